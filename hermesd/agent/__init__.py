@@ -1,0 +1,1 @@
+"""The mind: it proposes, and has no way to act."""

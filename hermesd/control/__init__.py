@@ -1,0 +1,1 @@
+"""The hands: the executor's side of the wall. Nothing outside this package can act on the machine."""

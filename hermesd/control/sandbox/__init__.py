@@ -1,0 +1,1 @@
+"""One-shot containers: one interface, two engines, one contract."""

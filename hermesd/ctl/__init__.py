@@ -1,0 +1,1 @@
+"""hermesctl: how a person steers the two processes."""

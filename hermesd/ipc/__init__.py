@@ -1,0 +1,1 @@
+"""How the parts talk: envelopes as lines of JSON over Unix sockets whose peers the kernel names."""

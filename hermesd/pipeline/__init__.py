@@ -1,0 +1,1 @@
+"""From an accepted event to an ended run: inbox, dispatcher, runner, stages."""

@@ -1,0 +1,381 @@
+"""The words that both processes share: what may be asked, and what is answered.
+
+The agent process and the executor trust each other with nothing but these shapes. Every model is
+frozen, strict (no coercion: ``"12"`` is not ``12``) and refuses unknown fields, and bytes from a
+peer become a model only through :func:`decode_envelope` and :func:`read_payload`, which refuse
+duplicate keys, non-finite numbers and depth before pydantic sees them.
+
+This module must never read a file, a clock or the environment, and must never grow behaviour:
+it says what the words mean, and nothing of what is done with them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+PROTOCOL_VERSION: Final = 1
+
+MAX_MESSAGE_BYTES: Final = 1 << 20
+"""One envelope on the wire, newline included. A longer line is refused unread."""
+
+MAX_DEPTH: Final = 32
+"""Nesting of JSON containers in one message; deeper is refused by name, not by a stack overflow."""
+
+Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}\Z")]
+CommandName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\Z")]
+ArgumentName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}\Z")]
+
+
+class Word(BaseModel):
+    """Base of every shape that crosses the wall: frozen, strict, nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Status(StrEnum):
+    """Where the work that an envelope speaks of stands."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Stage(StrEnum):
+    """The timed parts of a run, in the order in which they first occur."""
+
+    RECEIVE = "receive"
+    BRIEF = "brief"
+    PLAN = "plan"
+    VALIDATE = "validate"
+    CONFIRM = "confirm"
+    PREPARE = "prepare"
+    EXECUTE = "execute"
+    REVIEW = "review"
+    REPORT = "report"
+
+
+class StageOutcome(StrEnum):
+    """How one occurrence of a stage ended. A clock that ran out is ``timeout``, never ``failed``."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+class Effect(StrEnum):
+    """What a command does to the world. Only ``read`` may ever run without a person's word."""
+
+    READ = "read"
+    CHANGE = "change"
+    DESTROY = "destroy"
+    SEND = "send"
+
+
+class Permission(StrEnum):
+    """Who decides that a command runs: nobody (public), a person (internal), only a person's own hands."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    CONFIDENTIAL = "confidential"
+
+
+class ResultStatus(StrEnum):
+    """How a CommandRequest ended. Exactly one of these; each has its own words for people."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # it ran and said no: an exit status other than 0
+    REFUSED = "refused"  # the gate stopped it before anything happened
+    DENIED = "denied"  # a person said no
+    EXPIRED = "expired"  # nobody decided within the life of a pending operation
+    PLAN_CHANGED = "plan_changed"  # the world no longer is what the person was shown
+    UNDELIVERABLE = "undeliverable"  # there is nobody who could be asked
+    TICKETED = "ticketed"  # only a person may do it: it waits in the queue
+    TIMED_OUT = "timed_out"  # a stage's clock ran out; see `stages`
+    UNAVAILABLE = "unavailable"  # no usable sandbox, or the executor cannot be reached
+    CANCELLED = "cancelled"  # a person or the run's end withdrew it before its effect
+    UNKNOWN = "unknown"  # a crash fell between intent and result; never run again by itself
+
+
+class Envelope(Word):
+    """Every message between parts. ``anchor`` is the head of the sender's audit log (``seq:hash``).
+
+    Carrying the head on every message anchors each process's log in the other's: a log whose tail
+    was cut no longer contains what its peer has written down.
+    """
+
+    version: Literal[1] = PROTOCOL_VERSION
+    task_id: Identifier
+    sender: Identifier
+    receiver: Identifier
+    kind: Identifier
+    payload: dict[str, JsonValue] = Field(default_factory=dict)
+    status: Status = Status.CREATED
+    anchor: str = Field(default="", max_length=96)
+
+
+class StageTiming(Word):
+    """One occurrence of a stage. ``ms`` is wall time; ``budget_ms`` is what its clock allowed."""
+
+    name: Stage
+    round: int = Field(ge=0)
+    ms: float = Field(ge=0)
+    budget_ms: int = Field(ge=0)
+    outcome: StageOutcome
+
+
+class CommandRequest(Word):
+    """The only way to act: a command of the catalogue, by name, with typed arguments.
+
+    ``request_id`` is chosen by the asker and is run at most once, ever: sent again, it is answered
+    with what became of it. ``timeout_ms`` may shorten the command's own limit and never lengthens it.
+    ``extra_confirmations`` only raises what the executor asks for by itself.
+    """
+
+    request_id: Identifier
+    task_id: Identifier
+    intent: str = Field(min_length=1, max_length=500)
+    command: CommandName
+    args: dict[ArgumentName, JsonValue] = Field(default_factory=dict, max_length=32)
+    timeout_ms: int | None = Field(default=None, ge=1, le=3_600_000)
+    extra_confirmations: int = Field(default=0, ge=0, le=3)
+    dry_run: bool = False
+
+
+class Rejection(Word):
+    """One thing that validation stopped: where, and why in words a person can act on."""
+
+    field: str
+    reason: str
+
+
+class Impact(Word):
+    """What a confirmed operation would do, counted by its preview and never by the model."""
+
+    files: int = Field(ge=0)
+    size_bytes: int = Field(ge=0)
+    root: str
+    sample: tuple[str, ...] = ()
+    reversible: bool = False
+    manifest_digest: str = ""
+    text: str
+
+
+class Gain(Word):
+    """What an operation really did: files removed or skipped, and bytes the file system got back."""
+
+    files_removed: int = Field(ge=0)
+    files_skipped: int = Field(ge=0)
+    size_bytes: int = Field(ge=0)
+    freed_bytes: int
+
+
+class CommandResult(Word):
+    """The answer to a CommandRequest.
+
+    ``output`` is text, decoded with replacement and cut at the command's limit (``truncated``);
+    ``digest`` is the SHA-256 of the whole output as bytes; ``rows`` is the output as the command's
+    parser read it; ``summary`` is one line for people and for planners.
+    """
+
+    request_id: Identifier
+    task_id: Identifier
+    command: str = Field(max_length=96)
+    status: ResultStatus
+    reason: str = ""
+    rejected: tuple[Rejection, ...] = ()
+    exit_status: int | None = None
+    output: str = ""
+    output_bytes: int = Field(default=0, ge=0)
+    truncated: bool = False
+    digest: str = ""
+    rows: tuple[dict[str, JsonValue], ...] = ()
+    summary: str = ""
+    stages: tuple[StageTiming, ...] = ()
+    impact: Impact | None = None
+    gain: Gain | None = None
+
+
+class Progress(Word):
+    """Sent by the executor while a request is under way: a stage began, and how long it may take.
+
+    In ``confirm`` it names the pending operation and its impact, so that the run can tell a person.
+    """
+
+    request_id: Identifier
+    stage: Stage
+    budget_ms: int = Field(ge=0)
+    operation_id: str = ""
+    impact: Impact | None = None
+
+
+class CommandInfo(Word):
+    """What a planner may know of a catalogue entry. ``args_schema`` is JSON Schema, made from the file."""
+
+    name: CommandName
+    description: str
+    effect: Effect
+    permission: Permission
+    scenes: tuple[str, ...] = ()
+    args_schema: dict[str, JsonValue]
+    timeout_ms: int
+    concurrency_safe: bool = False
+    retryable: bool = False
+    fallback: str = ""
+    usable: bool = True
+    unusable_reason: str = ""
+
+
+class CatalogueView(Word):
+    """The executor's answer to ``catalogue``: what may be proposed, and how far it may reach."""
+
+    policy_version: str
+    sandbox: str
+    sandbox_reason: str = ""
+    degraded: tuple[str, ...] = ()
+    readable_roots: tuple[str, ...] = ()
+    writable_roots: tuple[str, ...] = ()
+    commands: tuple[CommandInfo, ...] = ()
+
+
+class Action(Word):
+    """One proposed step of a decision. ``needs`` names steps of the same decision that come first."""
+
+    step: Identifier
+    command: CommandName
+    args: dict[ArgumentName, JsonValue] = Field(default_factory=dict, max_length=32)
+    intent: str = Field(min_length=1, max_length=500)
+    needs: tuple[Identifier, ...] = ()
+
+
+class Finish(Word):
+    """A planner's word that nothing more is to be done: the cause as found, and the report's text."""
+
+    cause: str = Field(default="", max_length=2000)
+    report: str = Field(min_length=1, max_length=8000)
+
+
+class Decision(Word):
+    """What a planner returns: a thought, and either one to four actions or a finish."""
+
+    thought: str = Field(max_length=2000)
+    actions: tuple[Action, ...] = Field(default=(), max_length=4)
+    finish: Finish | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if bool(self.actions) == (self.finish is not None):
+            raise ValueError("a decision has either actions or a finish, exactly one of the two")
+        return self
+
+
+class ProtocolError(ValueError):
+    """A peer sent something that is not of the protocol. The text says what, and quotes no content."""
+
+
+W = TypeVar("W", bound=Word)
+
+
+def encode(word: Word) -> bytes:
+    """Return the word as one line of JSON, newline included."""
+    return word.model_dump_json().encode() + b"\n"
+
+
+def decode_envelope(line: bytes) -> Envelope:
+    """Read one line from a peer. Raise ProtocolError with a reason that can be sent back."""
+    if len(line) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"message longer than {MAX_MESSAGE_BYTES} bytes")
+    check_json(line)
+    return _validate_json(Envelope, line)
+
+
+def read_payload(kind: type[W], payload: dict[str, JsonValue]) -> W:
+    """Read an envelope's payload as the given word. Raise ProtocolError with a reason."""
+    return _validate_json(kind, json.dumps(payload).encode())
+
+
+def payload_of(word: Word) -> dict[str, JsonValue]:
+    """Return the word as an envelope's payload: plain JSON values."""
+    dumped: dict[str, JsonValue] = word.model_dump(mode="json")
+    return dumped
+
+
+def check_json(text: bytes) -> Any:
+    """Parse JSON from a stranger, refusing what two readers could understand differently.
+
+    Refused: invalid UTF-8, duplicate keys, NaN and infinities (``1e400`` too), nesting beyond
+    MAX_DEPTH, and anything after the first value. Raise ProtocolError.
+    """
+    try:
+        decoded = text.decode("utf-8")
+        _check_depth(decoded)
+        return json.loads(
+            decoded, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ProtocolError(f"not JSON: {error.msg} at character {error.pos}") from None
+    except ProtocolError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise ProtocolError(f"not JSON that is read here: {error}") from None
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before a recursive parser meets it. Brackets inside strings do not count."""
+    depth = 0
+    in_string = False
+    escaped = False
+    for char in text if text.count("[") + text.count("{") > MAX_DEPTH else "":
+        if in_string:
+            in_string = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            in_string = True
+        elif char in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ProtocolError(f"nested deeper than {MAX_DEPTH}")
+        elif char in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) != len(pairs):
+        raise ProtocolError("duplicate keys in one object")
+    return keys
+
+
+def _no_constant(_name: str) -> None:
+    raise ProtocolError("NaN and infinities are not numbers here")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ProtocolError("a number is too large")
+    return value
+
+
+def _validate_json(kind: type[W], text: bytes) -> W:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise ProtocolError(describe(error)) from None
+
+
+def describe(error: ValidationError) -> str:
+    """Return a validation error in one line: each field with its reason, without the input's values."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}" for item in found[:8]
+    )

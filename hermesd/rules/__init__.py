@@ -1,0 +1,1 @@
+"""Which events matter and what they start: pure decisions over event, state and now."""

@@ -1,0 +1,1 @@
+"""Where events come from. A source yields events and acts on nothing."""

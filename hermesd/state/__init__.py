@@ -1,0 +1,1 @@
+"""What is remembered: one SQLite file, written by one thread."""
