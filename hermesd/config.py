@@ -1,0 +1,184 @@
+"""The agent's configuration: read `conf.d/`, validate all of it, freeze it, replace it as a whole.
+
+Each part defines its own models (a rule in `rules`, a source in `sources`, a runbook in `agent`);
+here they are only gathered. A load either returns a complete `Config` or raises ConfigError with
+every fault it found: at start nothing runs then, on reload the old one stays.
+
+This module must never supply a default that a file could silently fail to set, and never reads
+the executor's permissions: how far anything may reach is not the agent's to know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hermesd.agent.runbook import Runbook
+from hermesd.agent.settings import ModelSettings
+from hermesd.clocks import StageBudgets
+from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
+from hermesd.rules.rule import Rule
+from hermesd.sources.settings import SourceSettings, read_source
+
+DAEMON_SECTIONS: Final = frozenset({"stages", "limits", "agent", "executor", "model"})
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Limits(BaseModel):
+    """`[limits]` of daemon.toml: what bounds a run and what is kept. Figures are the design's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_rounds: int = Field(default=10, ge=1, le=100)
+    max_actions: int = Field(default=15, ge=1, le=200)
+    malformed_answers: int = Field(default=5, ge=1)
+    refused_plans: int = Field(default=3, ge=1)
+    repeated_actions: int = Field(default=3, ge=1)
+    network_retries: int = Field(default=2, ge=0)
+    parallel_runs: int = Field(default=4, ge=1, le=64)
+    inbox_events: int = Field(default=100_000, ge=100)
+    event_days: int = Field(default=30, ge=1)
+
+
+class AgentSettings(BaseModel):
+    """`[agent]` of daemon.toml: where the agent process lives and who may steer it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state_dir: str = "/var/lib/hermesd"
+    control_socket: str = "/run/hermesd/control.sock"
+    executor_socket: str = "/run/hermesd-executor/agent.sock"
+    operator_group: str = "hermesd-operators"
+    operator_uids: tuple[int, ...] = ()
+    language: str = Field(default="en", pattern="^(en|zh)$")
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that the agent process runs by. ``digest`` names this content; runs keep the one they began with."""
+
+    digest: str
+    stages: StageBudgets
+    limits: Limits
+    agent: AgentSettings
+    model: ModelSettings
+    sources: tuple[SourceSettings, ...]
+    rules: tuple[Rule, ...]
+    runbooks: Mapping[str, Runbook]
+
+
+def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None) -> Config:
+    """Read every file of the agent. Raise ConfigError with all faults.
+
+    ``environ`` gives the model's `MODEL_NAME`, `API_BASE`, `API_KEY` and `CREDENTIALS_DIRECTORY`.
+    """
+    faults: list[Fault] = []
+    documents: list[Document] = []
+
+    def gather(read: Callable[[], list[Document]]) -> list[Document]:
+        try:
+            found = read()
+        except ConfigError as error:
+            faults.extend(error.faults)
+            return []
+        documents.extend(found)
+        return found
+
+    daemon = next(iter(gather(lambda: _one(layers, "daemon.toml"))), None)
+    sections = _sections(daemon, faults)
+    stages = _section(daemon, sections, "stages", StageBudgets, faults)
+    limits = _section(daemon, sections, "limits", Limits, faults)
+    agent = _section(daemon, sections, "agent", AgentSettings, faults)
+    model = _section(daemon, sections, "model", ModelSettings, faults)
+    sources = _each(gather(lambda: read_folder(layers, "sources")), read_source, faults)
+    rules = _each(gather(lambda: read_folder(layers, "rules")), lambda file: file.read(Rule), faults)
+    runbooks = _each(gather(lambda: read_folder(layers, "runbooks")), lambda file: file.read(Runbook), faults)
+    faults.extend(_dangling_runbooks(documents, rules, runbooks))
+    if faults:
+        raise ConfigError(faults)
+    return Config(
+        digest=_digest(documents),
+        stages=stages or StageBudgets(),
+        limits=limits or Limits(),
+        agent=agent or AgentSettings(),
+        model=(model or ModelSettings()).with_environment(environ or os.environ, _read_credential),
+        sources=tuple(sources),
+        rules=tuple(rules),
+        runbooks={runbook.name: runbook for runbook in runbooks},
+    )
+
+
+def _one(layers: Sequence[Path], name: str) -> list[Document]:
+    document = read_file(layers, name)
+    return [document] if document else []
+
+
+def _sections(daemon: Document | None, faults: list[Fault]) -> dict[str, Any]:
+    if daemon is None:
+        return {}
+    faults.extend(
+        daemon.fault((name,), f"{name}: there is no such section")
+        for name in daemon.data
+        if name not in DAEMON_SECTIONS
+    )
+    return daemon.data
+
+
+def _section(
+    daemon: Document | None, data: dict[str, Any], name: str, model: type[M], faults: list[Fault]
+) -> M | None:
+    if daemon is None or name not in data:
+        return None
+    try:
+        return daemon.read(model, data[name], (name,))
+    except ConfigError as error:
+        faults.extend(error.faults)
+        return None
+
+
+T = TypeVar("T")
+
+
+def _each(documents: list[Document], read: Callable[[Document], T], faults: list[Fault]) -> list[T]:
+    values: list[T] = []
+    for document in documents:
+        try:
+            values.append(read(document))
+        except ConfigError as error:
+            faults.extend(error.faults)
+    return values
+
+
+def _dangling_runbooks(documents: list[Document], rules: list[Rule], runbooks: list[Runbook]) -> list[Fault]:
+    known = {runbook.name for runbook in runbooks}
+    by_name = {document.data.get("name", document.name): document for document in documents}
+    return [
+        by_name[rule.name].fault(("run", "runbook"), f"run.runbook: there is no runbook {rule.run.runbook!r}")
+        for rule in rules
+        if rule.run is not None and rule.run.runbook and rule.run.runbook not in known
+    ]
+
+
+def _digest(documents: list[Document]) -> str:
+    digest = hashlib.sha256()
+    for document in documents:
+        for _path, text in document.texts:
+            digest.update(text.encode())
+            digest.update(b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _read_credential(folder: str, name: str) -> str | None:
+    """Return a systemd credential's text, None when there is none."""
+    try:
+        return (Path(folder) / name).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
