@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -70,6 +70,11 @@ class Document:
                 self.fault((*at, *item["loc"]), _words(item["loc"], item["msg"]))
                 for item in error.errors(include_url=False, include_input=False)
             ) from None
+
+
+def named(document: Document) -> Document:
+    """Return the document with its file's stem as `name`, unless it gives itself one."""
+    return replace(document, data={"name": document.name, **document.data})
 
 
 def shipped() -> Path:

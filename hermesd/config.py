@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hermesd.agent.runbook import Runbook
 from hermesd.agent.settings import ModelSettings
 from hermesd.clocks import StageBudgets
-from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
+from hermesd.confd import ConfigError, Document, Fault, named, read_file, read_folder
 from hermesd.rules.rule import Rule
 from hermesd.sources.settings import SourceSettings, read_source
 
@@ -99,8 +99,10 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     agent = _section(daemon, sections, "agent", AgentSettings, faults)
     model = _section(daemon, sections, "model", ModelSettings, faults)
     sources = _each(gather(lambda: read_folder(layers, "sources")), read_source, faults)
-    rules = _each(gather(lambda: read_folder(layers, "rules")), lambda file: file.read(Rule), faults)
-    runbooks = _each(gather(lambda: read_folder(layers, "runbooks")), lambda file: file.read(Runbook), faults)
+    rules = _each(gather(lambda: read_folder(layers, "rules")), lambda file: named(file).read(Rule), faults)
+    runbooks = _each(
+        gather(lambda: read_folder(layers, "runbooks")), lambda file: named(file).read(Runbook), faults
+    )
     faults.extend(_dangling_runbooks(documents, rules, runbooks))
     if faults:
         raise ConfigError(faults)
