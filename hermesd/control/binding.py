@@ -1,0 +1,174 @@
+"""From a request to what would run: pure, so that the same request is always the same job.
+
+`bind` checks the request against the catalogue and the reach, and returns either a `Bound` (the job,
+the container's profile, what a person is shown) or every reason why not. It opens nothing; the one
+question about the host that it must ask (what stands for an exact path such as ``/``) is passed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from hermesd.control.catalogue import Command, placeholder
+from hermesd.control.redlines import BUS_SOCKET
+from hermesd.control.roots import beneath, covering, intersect
+from hermesd.control.sandbox.base import Job, Mount, PathUse, Profile
+from hermesd.control.settings import Policy
+from hermesd.control.values import OUTSIDE, Argument, is_required, value_fault
+from hermesd.protocol import CommandRequest, Effect, Permission, Rejection
+
+Host = Callable[[str], str | None]
+"""For an exact path: a folder that may be mounted and lies on the same file system; None if none does."""
+
+GroupIds = Callable[[str], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A request that may go on: what runs, in which container, and how it is shown to a person."""
+
+    command: Command
+    values: dict[str, JsonValue]
+    job: Job
+    profile: Profile
+    shown_argv: tuple[str, ...]
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a person must confirm before it runs."""
+        return self.command.spec.needs_person or self.command.spec.permission is not Permission.PUBLIC
+
+    def digest(self, **more: Any) -> str:
+        """Return a digest over all that a confirmation is bound to; ``more`` adds to it."""
+        facts = {
+            "command": self.command.name,
+            "identity": self.command.identity,
+            "argv": self.shown_argv,
+            "mounts": [[mount.root, mount.mode] for mount in self.profile.mounts],
+            **more,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def bind(
+    policy: Policy, request: CommandRequest, host: Host, group_id: GroupIds
+) -> Bound | tuple[Rejection, ...]:
+    """Return what the request would run, or why it may not."""
+    command = policy.commands.get(request.command)
+    if command is None:
+        return (Rejection(field="command", reason="there is no such command in the catalogue"),)
+    if command.name in policy.permissions.denied_commands:
+        return (Rejection(field="command", reason="this command is not permitted here"),)
+    if command.unusable:
+        return (Rejection(field="command", reason=command.unusable),)
+    reach = _reach(policy, command)
+    values, rejected = _values(command, request.args, reach)
+    if rejected:
+        return tuple(rejected)
+    return _assemble(command, values, request.timeout_ms, reach, host, group_id)
+
+
+def _reach(policy: Policy, command: Command) -> dict[str, tuple[str, ...]]:
+    """Return, for each path argument, what its own roots and the permitted ones have in common."""
+    reach = policy.permissions.reach
+    reading = command.spec.effect is Effect.READ
+    permitted = (*reach.readable_roots, *reach.writable_roots) if reading else reach.writable_roots
+    return {
+        name: intersect(argument.roots, permitted)
+        for name, argument in command.spec.args.items()
+        if argument.type == "path"
+    }
+
+
+def _values(
+    command: Command, given: dict[str, JsonValue], reach: dict[str, tuple[str, ...]]
+) -> tuple[dict[str, JsonValue], list[Rejection]]:
+    arguments = command.spec.args
+    rejected = [
+        Rejection(field=name, reason="there is no such argument") for name in given if name not in arguments
+    ]
+    values: dict[str, JsonValue] = {}
+    for name, argument in arguments.items():
+        if name not in given and is_required(argument):
+            rejected.append(Rejection(field=name, reason="is missing"))
+            continue
+        value = given.get(name, argument.default)
+        if fault := value_fault(argument, value, reach.get(name, ())):
+            rejected.append(Rejection(field=name, reason=fault))
+        values[name] = value
+    return values, rejected
+
+
+def _assemble(
+    command: Command,
+    values: dict[str, JsonValue],
+    timeout_ms: int | None,
+    reach: dict[str, tuple[str, ...]],
+    host: Host,
+    group_id: GroupIds,
+) -> Bound | tuple[Rejection, ...]:
+    spec = command.spec
+    paths: list[PathUse] = []
+    index: dict[str, int] = {}
+    for name, argument in spec.args.items():
+        if argument.type == "path":
+            use = _path_use(argument, str(values[name]), reach[name], host)
+            if use is None:
+                return (Rejection(field=name, reason=OUTSIDE),)
+            index[name] = len(paths)
+            paths.append(use)
+    mode = "ro" if spec.effect is Effect.READ else "rw"
+    mounts = {use.root: Mount(use.root, mode) for use in paths}
+    for root in spec.sandbox.mounts:
+        mounts.setdefault(root, Mount(root, "ro"))
+    job = Job(
+        argv=(
+            *(() if spec.tool else (spec.executable.encode(),)),
+            *(_element(element, values, index) for element in spec.argv),
+        ),
+        paths=tuple(paths),
+        tool=spec.tool,
+        timeout_ms=min(command.timeout_ms, timeout_ms or command.timeout_ms),
+        output_bytes=spec.output.max_bytes,
+    )
+    profile = Profile(
+        mounts=tuple(sorted(mounts.values(), key=lambda mount: mount.root)),
+        files=(BUS_SOCKET,) if spec.sandbox.dbus else (),
+        host_pid=spec.sandbox.host_pid,
+        groups=tuple(gid for name in spec.sandbox.groups if (gid := group_id(name)) is not None),
+        memory_mb=spec.sandbox.memory_mb,
+        pids=spec.sandbox.pids,
+    )
+    shown = (spec.executable or f"hermesd:{spec.tool}", *(_shown(element, values) for element in spec.argv))
+    return Bound(command, values, job, profile, shown)
+
+
+def _path_use(argument: Argument, path: str, roots: tuple[str, ...], host: Host) -> PathUse | None:
+    root = covering(path, roots)
+    if root is not None:
+        return PathUse(root, (beneath(path, root) or "").encode())
+    stand_in = host(path) if path in argument.exact else None
+    return PathUse(stand_in) if stand_in else None
+
+
+def _element(element: str, values: dict[str, JsonValue], index: dict[str, int]) -> bytes | int:
+    name = placeholder(element)
+    if name in index:
+        return index[name]
+    return _shown(element, values).encode()
+
+
+def _shown(element: str, values: dict[str, JsonValue]) -> str:
+    name = placeholder(element)
+    if not name:
+        return element
+    value = values[name]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)

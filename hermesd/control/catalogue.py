@@ -1,0 +1,222 @@
+"""The catalogue: one TOML file a command, reviewed like code, read into a frozen `Command`.
+
+The JSON Schema that a model sees and the check that a value passes are both made from the same
+file, so they cannot differ. What a definition may never ask for is in `redlines`. This module must
+never run anything; it looks at the named program only to say whether it is there and whose it is.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from hermesd.clocks import StageBudgets
+from hermesd.confd import ConfigError, Document
+from hermesd.control.redlines import BUS_SOCKET, folder_fault, literal_fault, program_fault
+from hermesd.control.values import Argument, is_required, value_fault
+from hermesd.protocol import CommandInfo, Effect, Permission
+
+TOOLS_FOLDER: Final = Path(__file__).parent / "tools"
+_PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Output(_Part):
+    """`[output]`: how bytes become rows, and the one line that sums them up.
+
+    ``columns`` are ``name:type`` for `table` (types text, integer, number, percent). ``relative_to``
+    names the path argument that a row's `path` is relative to; ``with_args`` adds arguments to rows.
+    """
+
+    parser: Literal["text", "table", "key_value", "json_lines", "manifest", "gain"] = "text"
+    columns: tuple[str, ...] = ()
+    skip_lines: int = Field(default=0, ge=0)
+    max_lines: int = Field(default=200, ge=1, le=2000)
+    max_bytes: int = Field(default=1 << 20, ge=1024, le=64 << 20)
+    relative_to: str = ""
+    with_args: tuple[str, ...] = ()
+    summary: str = ""
+    ok_exits: tuple[int, ...] = (0,)
+
+
+class SandboxSpec(_Part):
+    """`[sandbox]`: what the container gets beside the roots of its path arguments."""
+
+    mounts: tuple[str, ...] = ()
+    network: Literal["none"] = "none"
+    dbus: bool = False
+    host_pid: bool = False
+    groups: tuple[str, ...] = ()
+    memory_mb: int = Field(default=64, ge=16, le=2048)
+    pids: int = Field(default=32, ge=4, le=512)
+
+
+class CommandSpec(_Part):
+    """One file of `conf.d/commands/`."""
+
+    name: str = Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\Z")
+    description: str = Field(min_length=20)
+    effect: Effect
+    permission: Permission
+    overwrites: bool = False
+    costs: bool = False
+    timeout_ms: int | None = Field(default=None, ge=100, le=3_600_000)
+    concurrency_safe: bool = False
+    retryable: bool = False
+    fallback: str = ""
+    preview: str = ""
+    priority: int = Field(default=50, ge=0, le=100)
+    scenes: tuple[str, ...] = ()
+    executable: str = ""
+    tool: str = Field(default="", pattern=r"\A[a-z_]*\Z")
+    argv: tuple[str, ...] = ()
+    args: dict[str, Argument] = Field(default_factory=dict)
+    output: Output = Output()
+    sandbox: SandboxSpec = SandboxSpec()
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether anything but reading may follow: then a person confirms, whatever the permission says."""
+        return self.effect is not Effect.READ or self.overwrites or self.costs
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the gate uses it: its file, its limit, and whether its program can be used here.
+
+    ``identity`` pins the program by (device, inode, size, mtime in ns) as it was at load.
+    """
+
+    spec: CommandSpec
+    timeout_ms: int
+    identity: tuple[int, int, int, int]
+    unusable: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name that requests use."""
+        return self.spec.name
+
+    def info(self) -> CommandInfo:
+        """Return what a planner may know."""
+        spec = self.spec
+        required: list[JsonValue] = [name for name, arg in spec.args.items() if is_required(arg)]
+        return CommandInfo(
+            name=spec.name,
+            description=spec.description,
+            effect=spec.effect,
+            permission=spec.permission,
+            scenes=spec.scenes,
+            args_schema={
+                "type": "object",
+                "properties": {name: arg.schema() for name, arg in spec.args.items()},
+                "required": required,
+                "additionalProperties": False,
+            },
+            timeout_ms=self.timeout_ms,
+            concurrency_safe=spec.concurrency_safe,
+            retryable=spec.retryable,
+            fallback=spec.fallback,
+            usable=not self.unusable,
+            unusable_reason=self.unusable,
+        )
+
+
+def read_command(file: Document, stages: StageBudgets, protected: tuple[str, ...]) -> Command:
+    """Return the file's command. Raise ConfigError with file, line and reason of every fault."""
+    spec = file.read(CommandSpec)
+    faults = [file.fault(where, reason) for where, reason in _faults(spec, protected)]
+    if faults:
+        raise ConfigError(faults)
+    identity, unusable = identify(spec)
+    if unusable.startswith("!"):
+        raise ConfigError([file.fault(("executable",), unusable[1:])])
+    default = stages.execute_read_ms if spec.effect is Effect.READ else stages.execute_change_ms
+    return Command(spec, spec.timeout_ms or default, identity, unusable)
+
+
+def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[str | int, ...], str]]:
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    if spec.permission is Permission.PUBLIC and spec.needs_person:
+        found.append((("permission",), f"permission: a command with effect {spec.effect} is never public"))
+    if spec.needs_person and spec.permission is not Permission.CONFIDENTIAL and not spec.preview:
+        found.append((("effect",), "preview: a command that changes something names what previews it"))
+    if bool(spec.executable) == bool(spec.tool):
+        found.append((("name",), "executable or tool: exactly one of the two is needed"))
+    if spec.executable and (fault := program_fault(spec.executable)):
+        found.append((("executable",), f"executable: {fault}"))
+    found.extend((("argv",), f"argv: {fault}") for fault in _argv_faults(spec))
+    mode = "ro" if spec.effect is Effect.READ else "rw"
+    roots = [(("sandbox", "mounts"), root, "ro") for root in spec.sandbox.mounts]
+    roots += [(("args", name, "roots"), root, mode) for name, arg in spec.args.items() for root in arg.roots]
+    found.extend(
+        (where, f"{'.'.join(where)}: {fault}")
+        for where, root, how in roots
+        if (fault := folder_fault(root, how, protected))
+    )
+    found.extend(_default_faults(spec))
+    return found
+
+
+def _argv_faults(spec: CommandSpec) -> list[str]:
+    faults = [fault for element in spec.argv if (fault := literal_fault(element))]
+    used = set()
+    for element in spec.argv:
+        whole = _PLACEHOLDER.fullmatch(element)
+        if whole:
+            used.add(whole[1])
+        elif "{" in element or "}" in element:
+            faults.append(f"{element!r} is neither a literal nor exactly one {{argument}}")
+    faults += [f"{{{name}}} is not an argument of this command" for name in sorted(used - set(spec.args))]
+    faults += [f"the argument {name} is not used" for name in sorted(set(spec.args) - used)]
+    return faults
+
+
+def _default_faults(spec: CommandSpec) -> list[tuple[tuple[str | int, ...], str]]:
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    for name, argument in spec.args.items():
+        given = [("default", argument.default)] if argument.default is not None else []
+        given += [("examples", example) for example in argument.examples]
+        found.extend(
+            (("args", name, key), f"args.{name}.{key}: {fault}")
+            for key, value in given
+            if (fault := value_fault(argument, value, argument.roots))
+        )
+    return found
+
+
+def identify(spec: CommandSpec) -> tuple[tuple[int, int, int, int], str]:
+    """Return the program's identity and why it cannot be used here ("!" first when that is a fault)."""
+    path = TOOLS_FOLDER / f"{spec.tool}.py" if spec.tool else Path(spec.executable)
+    try:
+        found = path.stat()
+    except OSError:
+        missing = f"tool: there is no {spec.tool}" if spec.tool else ""
+        return (0, 0, 0, 0), f"!{missing}" if missing else f"{path} is not installed on this host"
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    if spec.tool:
+        return identity, ""
+    if not stat.S_ISREG(found.st_mode) or not found.st_mode & 0o111:
+        return identity, f"!executable: {path} is not a program"
+    if found.st_uid != 0 or found.st_mode & 0o022:
+        return identity, f"!executable: {path} must belong to root and be writable by root alone"
+    if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return identity, f"!executable: {path} is set-user-id or set-group-id"
+    if spec.sandbox.dbus and not Path(BUS_SOCKET).exists():
+        return identity, f"{BUS_SOCKET} does not exist: systemd's bus does not run on this host"
+    lacking = next((root for root in spec.sandbox.mounts if not Path(root).is_dir()), "")
+    return identity, f"{lacking} does not exist on this host" if lacking else ""
+
+
+def placeholder(element: str) -> str:
+    """Return the argument that an argv element stands for; "" for a literal."""
+    found = _PLACEHOLDER.fullmatch(element)
+    return found[1] if found else ""

@@ -1,0 +1,277 @@
+"""The ledger: what became of every request, on disk before it happens.
+
+A request id is run at most once, ever. A row is `accepted` before validation, `pending` while a
+person is asked, `started` (synced) before the effect and `done` (synced) after it. After a crash a
+row that was `started` is in doubt: it becomes `done` with the status `unknown`, and is never run
+again by itself.
+
+This module must never decide; and when it cannot write, nothing may be executed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from hermesd.protocol import CommandRequest, CommandResult, Impact, ResultStatus
+
+R = TypeVar("R")
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS requests (
+    request_id TEXT PRIMARY KEY, task_id TEXT NOT NULL, state TEXT NOT NULL,
+    request TEXT NOT NULL, result TEXT, created_at TEXT NOT NULL, ended_at TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS operations (
+    id TEXT PRIMARY KEY, request_id TEXT NOT NULL UNIQUE REFERENCES requests (request_id),
+    status TEXT NOT NULL, impact TEXT NOT NULL, manifest BLOB NOT NULL, created_at TEXT NOT NULL,
+    expires_at TEXT NOT NULL, decided_at TEXT, decided_by INTEGER, reason TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX IF NOT EXISTS operations_open ON operations (status) WHERE status IN ('pending', 'ticket');
+"""
+
+
+class LedgerError(Exception):
+    """The ledger cannot be read or written. Whatever was to be executed must not be."""
+
+
+class RequestState(StrEnum):
+    """How far a request came."""
+
+    ACCEPTED = "accepted"
+    PENDING = "pending"
+    STARTED = "started"
+    DONE = "done"
+
+
+class OperationStatus(StrEnum):
+    """What became of an operation that a person was to decide."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    TICKET = "ticket"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that waits for a person: the request, what its preview counted, and how long it lives."""
+
+    id: str
+    request: CommandRequest
+    status: OperationStatus
+    impact: Impact
+    manifest: bytes
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The answer to a claim: `fresh` may go on; otherwise the stored state, and the result if there is one."""
+
+    fresh: bool
+    state: RequestState
+    result: CommandResult | None = None
+    other: bool = False
+    """The id was used before for a request that is not this one."""
+
+
+class Ledger:
+    """The ledger's file. Every call runs on one thread of its own, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        self._db: sqlite3.Connection | None = None
+
+    async def open(self, now: datetime) -> list[str]:
+        """Open the file and settle what a crash left. Return the request ids that are in doubt now."""
+        return await self._do(lambda: self._open(now))
+
+    async def close(self) -> None:
+        """Finish what was asked and let go of the file."""
+        await self._do(lambda: self._connection().close())
+        self._thread.shutdown()
+
+    async def claim(self, request: CommandRequest, now: datetime) -> Claim:
+        """Write the request down as accepted, unless its id is known already."""
+        return await self._do(lambda: self._claim(request, now))
+
+    async def open_operation(self, operation: Operation) -> None:
+        """Write down that the request waits for a person."""
+        await self._do(lambda: self._open_operation(operation))
+
+    async def show_operation(self, operation_id: str, impact: Impact, manifest: bytes) -> None:
+        """Write down what a person is shown now; the effect is bound to it."""
+        await self._do(
+            lambda: self._write(
+                "UPDATE operations SET impact = ?, manifest = ? WHERE id = ? AND status = 'pending'",
+                (impact.model_dump_json(), manifest, operation_id),
+            )
+        )
+
+    async def decide(
+        self, operation_id: str, status: OperationStatus, now: datetime, uid: int | None, reason: str = ""
+    ) -> bool:
+        """Close a pending operation. Return False when it was not pending any more."""
+        return await self._do(
+            lambda: (
+                self._write(
+                    "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
+                    " WHERE id = ? AND status = 'pending'",
+                    (status, now.isoformat(), uid, reason, operation_id),
+                )
+                == 1
+            )
+        )
+
+    async def start(self, request_id: str) -> None:
+        """Write down, synced, that the effect may happen from now on."""
+        await self._do(
+            lambda: self._write("UPDATE requests SET state = 'started' WHERE request_id = ?", (request_id,))
+        )
+
+    async def finish(self, result: CommandResult, now: datetime) -> None:
+        """Write down how the request ended."""
+        await self._do(
+            lambda: self._write(
+                "UPDATE requests SET state = 'done', result = ?, ended_at = ? WHERE request_id = ?",
+                (result.model_dump_json(), now.isoformat(), result.request_id),
+            )
+        )
+
+    async def operations(self, *statuses: OperationStatus) -> list[Operation]:
+        """Return the operations of these statuses, oldest first."""
+        return await self._do(lambda: self._operations(statuses))
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise LedgerError("the ledger is not open")
+        return self._db
+
+    def _open(self, now: datetime) -> list[str]:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._db = db
+        self._path.chmod(0o640)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.executescript(_SCHEMA)
+        doubtful = [
+            CommandRequest.model_validate_json(text)
+            for (text,) in db.execute("SELECT request FROM requests WHERE state = 'started'")
+        ]
+        for request in doubtful:
+            result = in_doubt(request)
+            self._write(
+                "UPDATE requests SET state = 'done', result = ?, ended_at = ? WHERE request_id = ?",
+                (result.model_dump_json(), now.isoformat(), request.request_id),
+            )
+        # An approval belongs to the life in which it was given: what had not started must be asked again.
+        db.execute(
+            "UPDATE operations SET status = 'pending', decided_at = NULL, decided_by = NULL WHERE status = 'approved'"
+            " AND request_id IN (SELECT request_id FROM requests WHERE state = 'pending')"
+        )
+        return [request.request_id for request in doubtful]
+
+    def _claim(self, request: CommandRequest, now: datetime) -> Claim:
+        text = request.model_dump_json()
+        row = (
+            self._connection()
+            .execute(
+                "SELECT state, result, request FROM requests WHERE request_id = ?", (request.request_id,)
+            )
+            .fetchone()
+        )
+        if row is None:
+            self._write(
+                "INSERT INTO requests (request_id, task_id, state, request, created_at) VALUES (?, ?, ?, ?, ?)",
+                (request.request_id, request.task_id, RequestState.ACCEPTED, text, now.isoformat()),
+            )
+            return Claim(fresh=True, state=RequestState.ACCEPTED)
+        state, result, stored = RequestState(row[0]), row[1], row[2]
+        return Claim(
+            fresh=state is RequestState.ACCEPTED and stored == text,
+            state=state,
+            result=CommandResult.model_validate_json(result) if result else None,
+            other=stored != text,
+        )
+
+    def _open_operation(self, operation: Operation) -> None:
+        db = self._connection()
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute(
+                "INSERT INTO operations (id, request_id, status, impact, manifest, created_at, expires_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    operation.id,
+                    operation.request.request_id,
+                    operation.status,
+                    operation.impact.model_dump_json(),
+                    operation.manifest,
+                    operation.created_at.isoformat(),
+                    operation.expires_at.isoformat(),
+                ),
+            )
+            db.execute(
+                "UPDATE requests SET state = 'pending' WHERE request_id = ?",
+                (operation.request.request_id,),
+            )
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            db.rollback()
+            raise
+
+    def _operations(self, statuses: tuple[OperationStatus, ...]) -> list[Operation]:
+        marks = ", ".join("?" * len(statuses))
+        rows = self._connection().execute(
+            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at"  # noqa: S608 - marks only
+            f" FROM operations o JOIN requests r USING (request_id) WHERE o.status IN ({marks})"
+            " ORDER BY o.created_at",
+            statuses,
+        )
+        return [_operation(row) for row in rows]
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> int:
+        return self._connection().execute(statement, values).rowcount
+
+    async def _do(self, work: Callable[[], R]) -> R:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise LedgerError(f"{self._path}: {error}") from error
+
+
+def in_doubt(request: CommandRequest) -> CommandResult:
+    """Return the result of a request whose effect a crash left in doubt."""
+    return CommandResult(
+        request_id=request.request_id,
+        task_id=request.task_id,
+        command=request.command,
+        status=ResultStatus.UNKNOWN,
+        reason="the executor ended while this was running: whether it took effect is not known",
+    )
+
+
+def _operation(row: tuple[Any, ...]) -> Operation:
+    return Operation(
+        id=row[0],
+        request=CommandRequest.model_validate_json(row[1]),
+        status=OperationStatus(row[2]),
+        impact=Impact.model_validate_json(row[3]),
+        manifest=row[4],
+        created_at=datetime.fromisoformat(row[5]),
+        expires_at=datetime.fromisoformat(row[6]),
+    )

@@ -1,0 +1,195 @@
+"""The executor's own reading of `conf.d/`: settings, reach and the catalogue, as one frozen policy.
+
+The agent reads its part of the same folder by itself; nothing it says changes what is read here.
+A load returns a complete `Policy` or raises ConfigError with every fault: at start nothing runs
+then, on reload the old policy stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from hermesd.clocks import StageBudgets
+from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
+from hermesd.control.catalogue import Command, read_command
+from hermesd.control.redlines import folder_fault
+from hermesd.control.roots import normal_path_fault
+
+M = TypeVar("M", bound=BaseModel)
+
+_MAX_RELOAD_FAULTS: Final = 50
+
+
+def _root(value: str) -> str:
+    fault = normal_path_fault(value)
+    if fault:
+        raise ValueError(f"{value!r} {fault}")
+    return value
+
+
+Root = Annotated[str, AfterValidator(_root)]
+
+
+class ExecutorSettings(BaseModel):
+    """`[executor]` of daemon.toml: where the executor lives, and who its one client is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state_dir: str = "/var/lib/hermesd-executor"
+    agent_socket: str = "/run/hermesd-executor/agent.sock"
+    operator_socket: str = "/run/hermesd-executor/operator.sock"
+    agent_user: str = "hermesd"
+    same_user: bool = False
+    sandbox: str = Field(default="auto", pattern="^(auto|docker|bubblewrap)$")
+    docker_sockets: tuple[str, ...] = ("/run/docker.sock", "/run/podman/podman.sock")
+    prestart: bool = True
+    parallel_containers: int = Field(default=4, ge=1, le=64)
+    language: str = Field(default="en", pattern="^(en|zh)$")
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+
+
+class Reach(BaseModel):
+    """`[reach]` of permissions.toml: the folders beneath which commands may look, and may change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    readable_roots: tuple[Root, ...] = ()
+    writable_roots: tuple[Root, ...] = ()
+
+
+class People(BaseModel):
+    """`[people]` of permissions.toml: who may approve. Root always may: it could anyway."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operator_groups: tuple[str, ...] = ("hermesd-operators",)
+    operator_uids: tuple[int, ...] = ()
+
+
+class Permissions(BaseModel):
+    """`permissions.toml`: the one place that says how far anything may reach."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reach: Reach = Reach()
+    people: People = People()
+    denied_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All that the gate decides by. ``version`` names this content; tokens are bound to it."""
+
+    version: str
+    settings: ExecutorSettings
+    stages: StageBudgets
+    permissions: Permissions
+    commands: Mapping[str, Command]
+
+
+def load_policy(layers: Sequence[Path]) -> Policy:
+    """Read every file of the executor. Raise ConfigError with all faults found."""
+    faults: list[Fault] = []
+    daemon = _document(layers, "daemon.toml", faults)
+    permissions_file = _document(layers, "permissions.toml", faults)
+    settings = _section(daemon, "executor", ExecutorSettings, faults)
+    stages = _section(daemon, "stages", StageBudgets, faults)
+    permissions = _whole(permissions_file, Permissions, faults)
+    protected = (settings.state_dir, *_agent_state(daemon))
+    faults.extend(_reach_faults(permissions_file, permissions, protected))
+    files = _folder(layers, "commands", faults)
+    commands = _commands(files, stages, protected, faults)
+    if faults:
+        raise ConfigError(faults[:_MAX_RELOAD_FAULTS])
+    texts = [text for file in (daemon, permissions_file, *files) if file for _path, text in file.texts]
+    return Policy(_version(texts), settings, stages, permissions, commands)
+
+
+def _commands(
+    files: list[Document], stages: StageBudgets, protected: tuple[str, ...], faults: list[Fault]
+) -> dict[str, Command]:
+    commands: dict[str, Command] = {}
+    origin: dict[str, Document] = {}
+    for file in files:
+        try:
+            command = read_command(file, stages, protected)
+        except ConfigError as error:
+            faults.extend(error.faults)
+            continue
+        if command.name in commands:
+            faults.append(
+                file.fault(("name",), f"{command.name} is defined in {origin[command.name].path} too")
+            )
+        commands[command.name] = command
+        origin[command.name] = file
+    for name, command in commands.items():
+        preview = commands.get(command.spec.preview) if command.spec.preview else None
+        if command.spec.preview and (preview is None or preview.spec.effect != "read"):
+            reason = f"preview: {command.spec.preview} is not a command of the catalogue that only reads"
+            faults.append(origin[name].fault(("preview",), reason))
+        if command.spec.fallback and command.spec.fallback not in commands:
+            faults.append(
+                origin[name].fault(("fallback",), f"fallback: there is no command {command.spec.fallback}")
+            )
+    return commands
+
+
+def _reach_faults(file: Document | None, permissions: Permissions, protected: tuple[str, ...]) -> list[Fault]:
+    if file is None:
+        return []
+    return [
+        file.fault(("reach", "writable_roots"), f"reach.writable_roots: {fault}")
+        for root in permissions.reach.writable_roots
+        if (fault := folder_fault(root, "rw", protected))
+    ]
+
+
+def _agent_state(daemon: Document | None) -> tuple[str, ...]:
+    """The agent's state folder is a red line for commands, though nothing else of `[agent]` is read here."""
+    agent = daemon.data.get("agent", {}) if daemon else {}
+    state_dir = agent.get("state_dir", "/var/lib/hermesd") if isinstance(agent, dict) else ""
+    return (state_dir,) if isinstance(state_dir, str) and PurePosixPath(state_dir).is_absolute() else ()
+
+
+def _document(layers: Sequence[Path], name: str, faults: list[Fault]) -> Document | None:
+    try:
+        return read_file(layers, name)
+    except ConfigError as error:
+        faults.extend(error.faults)
+        return None
+
+
+def _folder(layers: Sequence[Path], name: str, faults: list[Fault]) -> list[Document]:
+    try:
+        return read_folder(layers, name)
+    except ConfigError as error:
+        faults.extend(error.faults)
+        return []
+
+
+def _section(file: Document | None, name: str, model: type[M], faults: list[Fault]) -> M:
+    if file is not None and name in file.data:
+        try:
+            return file.read(model, file.data[name], (name,))
+        except ConfigError as error:
+            faults.extend(error.faults)
+    return model()
+
+
+def _whole(file: Document | None, model: type[M], faults: list[Fault]) -> M:
+    if file is not None:
+        try:
+            return file.read(model)
+        except ConfigError as error:
+            faults.extend(error.faults)
+    return model()
+
+
+def _version(texts: list[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
