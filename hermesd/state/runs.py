@@ -1,0 +1,115 @@
+"""Rows of runs. A run is stored before it starts and after each stage, so that it can be resumed."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+from hermesd.incidents import Outcome, Run, RunKind, RunStatus
+from hermesd.protocol import StageTiming
+from hermesd.state.columns import (
+    from_json,
+    from_optional_time,
+    from_time,
+    to_json,
+    to_optional_time,
+    to_time,
+)
+
+_FIELDS: Final = (
+    "task_id, kind, goal, created_at, incident_id, event_id, runbook, asked_by, status, outcome,"
+    " reason, started_at, ended_at, round, stage, report, worked_ms, stages"
+)
+_PLACES: Final = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+
+
+def insert_run(connection: sqlite3.Connection, run: Run) -> None:
+    """Insert it. Raise sqlite3.IntegrityError when the task_id exists or its incident does not."""
+    connection.execute(f"INSERT INTO runs ({_FIELDS}) VALUES ({_PLACES})", _row(run))
+
+
+def update_run(connection: sqlite3.Connection, run: Run) -> None:
+    """Replace the row of that task_id. Raise KeyError when there is none."""
+    done = connection.execute(
+        f"UPDATE runs SET ({_FIELDS}) = ({_PLACES}) WHERE task_id = ?", (*_row(run), run.task_id)
+    )
+    if done.rowcount != 1:
+        raise KeyError(run.task_id)
+
+
+def find_run(connection: sqlite3.Connection, task_id: str) -> Run | None:
+    """Return the run of that task_id."""
+    row = connection.execute(f"SELECT {_FIELDS} FROM runs WHERE task_id = ?", (task_id,)).fetchone()
+    return _run(row) if row else None
+
+
+def active_runs(connection: sqlite3.Connection, incident_id: str = "") -> list[Run]:
+    """Return the runs that have not ended, oldest first; of one incident when it is named."""
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM runs WHERE status <> 'ended' AND ? IN ('', incident_id) ORDER BY seq",
+        (incident_id,),
+    )
+    return [_run(row) for row in rows]
+
+
+def list_runs(connection: sqlite3.Connection, limit: int = 50, incident_id: str = "") -> list[Run]:
+    """Return runs, newest first; of one incident when it is named."""
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM runs WHERE ? IN ('', incident_id) ORDER BY seq DESC LIMIT ?",
+        (incident_id, limit),
+    )
+    return [_run(row) for row in rows]
+
+
+def runs_of_incident(connection: sqlite3.Connection, incident_id: str) -> list[Run]:
+    """Return every run of the incident, oldest first."""
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM runs WHERE incident_id = ? ORDER BY seq", (incident_id,)
+    )
+    return [_run(row) for row in rows]
+
+
+def _row(run: Run) -> tuple[Any, ...]:
+    return (
+        run.task_id,
+        run.kind.value,
+        run.goal,
+        from_time(run.created_at),
+        run.incident_id,
+        run.event_id,
+        run.runbook,
+        run.asked_by,
+        run.status.value,
+        run.outcome.value if run.outcome else None,
+        run.reason,
+        from_optional_time(run.started_at),
+        from_optional_time(run.ended_at),
+        run.round,
+        run.stage,
+        run.report,
+        run.worked_ms,
+        from_json([timing.model_dump(mode="json") for timing in run.stages]),
+    )
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    return Run(
+        task_id=row[0],
+        kind=RunKind(row[1]),
+        goal=row[2],
+        created_at=to_time(row[3]),
+        incident_id=row[4],
+        event_id=row[5],
+        runbook=row[6],
+        asked_by=row[7],
+        status=RunStatus(row[8]),
+        outcome=Outcome(row[9]) if row[9] else None,
+        reason=row[10],
+        started_at=to_optional_time(row[11]),
+        ended_at=to_optional_time(row[12]),
+        round=row[13],
+        stage=row[14],
+        report=row[15],
+        worked_ms=row[16],
+        stages=tuple(StageTiming.model_validate(item, strict=False) for item in to_json(row[17])),
+    )
