@@ -26,9 +26,9 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
 """Nesting of JSON containers in one message; deeper is refused by name, not by a stack overflow."""
 
-Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}\Z")]
-CommandName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\Z")]
-ArgumentName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}\Z")]
+Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}\z")]
+CommandName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\z")]
+ArgumentName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}\z")]
 
 
 class Word(BaseModel):
