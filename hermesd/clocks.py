@@ -85,16 +85,19 @@ class StageClock:
         self._now = now
 
     @asynccontextmanager
-    async def stage(self, name: Stage, budget_ms: int, round_no: int = 0) -> AsyncIterator[StageMark]:
+    async def stage(
+        self, name: Stage, budget_ms: int, round_no: int = 0, *, grace_ms: int = 0
+    ) -> AsyncIterator[StageMark]:
         """Run the block under the stage's clock.
 
-        Raise StageTimeout when it runs out. Set ``mark.outcome`` inside the block to say that the
-        stage ended in an ordinary refusal or failure.
+        Raise StageTimeout when it runs out; ``grace_ms`` more is allowed to a block that keeps the
+        budget itself and needs time to end what ran out of it. Set ``mark.outcome`` inside the block
+        to say that the stage ended in an ordinary refusal or failure.
         """
         mark = StageMark()
         began = self._now()
         try:
-            async with asyncio.timeout(budget_ms / SECOND) as scope:
+            async with asyncio.timeout((budget_ms + grace_ms) / SECOND) as scope:
                 yield mark
         except TimeoutError as error:
             if not scope.expired():

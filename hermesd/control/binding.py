@@ -71,6 +71,8 @@ def bind(
     values, rejected = _values(command, request.args, reach)
     if rejected:
         return tuple(rejected)
+    if hidden := _protected(policy, command, values):
+        return (Rejection(field=hidden, reason=OUTSIDE),)
     return _assemble(command, values, request.timeout_ms, reach, host, group_id)
 
 
@@ -84,6 +86,19 @@ def _reach(policy: Policy, command: Command) -> dict[str, tuple[str, ...]]:
         for name, argument in command.spec.args.items()
         if argument.type == "path"
     }
+
+
+def _protected(policy: Policy, command: Command, values: dict[str, JsonValue]) -> str:
+    """Return the path argument that lies in hermesd's own state, "" when none does."""
+    return next(
+        (
+            name
+            for name, argument in command.spec.args.items()
+            if argument.type == "path"
+            and any(beneath(str(values[name]), folder) is not None for folder in policy.protected)
+        ),
+        "",
+    )
 
 
 def _values(

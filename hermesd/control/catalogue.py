@@ -62,7 +62,7 @@ class SandboxSpec(_Part):
 class CommandSpec(_Part):
     """One file of `conf.d/commands/`."""
 
-    name: str = Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\Z")
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}$")
     description: str = Field(min_length=20)
     effect: Effect
     permission: Permission
@@ -76,7 +76,7 @@ class CommandSpec(_Part):
     priority: int = Field(default=50, ge=0, le=100)
     scenes: tuple[str, ...] = ()
     executable: str = ""
-    tool: str = Field(default="", pattern=r"\A[a-z_]*\Z")
+    tool: str = Field(default="", pattern=r"^[a-z_]*$")
     argv: tuple[str, ...] = ()
     args: dict[str, Argument] = Field(default_factory=dict)
     output: Output = Output()
@@ -117,7 +117,7 @@ class Command:
             scenes=spec.scenes,
             args_schema={
                 "type": "object",
-                "properties": {name: arg.schema() for name, arg in spec.args.items()},
+                "properties": {name: arg.json_schema() for name, arg in spec.args.items()},
                 "required": required,
                 "additionalProperties": False,
             },
@@ -154,9 +154,10 @@ def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[s
     if spec.executable and (fault := program_fault(spec.executable)):
         found.append((("executable",), f"executable: {fault}"))
     found.extend((("argv",), f"argv: {fault}") for fault in _argv_faults(spec))
-    mode = "ro" if spec.effect is Effect.READ else "rw"
-    roots = [(("sandbox", "mounts"), root, "ro") for root in spec.sandbox.mounts]
-    roots += [(("args", name, "roots"), root, mode) for name, arg in spec.args.items() for root in arg.roots]
+    roots: list[tuple[tuple[str, ...], str, str]] = [
+        (("sandbox", "mounts"), root, "ro") for root in spec.sandbox.mounts
+    ]
+    roots += [(("args", name, "roots"), root, "ro") for name, arg in spec.args.items() for root in arg.roots]
     found.extend(
         (where, f"{'.'.join(where)}: {fault}")
         for where, root, how in roots
@@ -183,7 +184,9 @@ def _argv_faults(spec: CommandSpec) -> list[str]:
 def _default_faults(spec: CommandSpec) -> list[tuple[tuple[str | int, ...], str]]:
     found: list[tuple[tuple[str | int, ...], str]] = []
     for name, argument in spec.args.items():
-        given = [("default", argument.default)] if argument.default is not None else []
+        given: list[tuple[str, JsonValue]] = (
+            [("default", argument.default)] if argument.default is not None else []
+        )
         given += [("examples", example) for example in argument.examples]
         found.extend(
             (("args", name, key), f"args.{name}.{key}: {fault}")

@@ -77,7 +77,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim: `fresh` may go on; otherwise the stored state, and the result if there is one."""
+    """The answer to a claim: `fresh` may go on; else the stored state, and the result if there is one."""
 
     fresh: bool
     state: RequestState
@@ -180,7 +180,8 @@ class Ledger:
             )
         # An approval belongs to the life in which it was given: what had not started must be asked again.
         db.execute(
-            "UPDATE operations SET status = 'pending', decided_at = NULL, decided_by = NULL WHERE status = 'approved'"
+            "UPDATE operations SET status = 'pending', decided_at = NULL, decided_by = NULL"
+            " WHERE status = 'approved'"
             " AND request_id IN (SELECT request_id FROM requests WHERE state = 'pending')"
         )
         return [request.request_id for request in doubtful]
@@ -196,7 +197,8 @@ class Ledger:
         )
         if row is None:
             self._write(
-                "INSERT INTO requests (request_id, task_id, state, request, created_at) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO requests (request_id, task_id, state, request, created_at)"
+                " VALUES (?, ?, ?, ?, ?)",
                 (request.request_id, request.task_id, RequestState.ACCEPTED, text, now.isoformat()),
             )
             return Claim(fresh=True, state=RequestState.ACCEPTED)
@@ -237,7 +239,7 @@ class Ledger:
     def _operations(self, statuses: tuple[OperationStatus, ...]) -> list[Operation]:
         marks = ", ".join("?" * len(statuses))
         rows = self._connection().execute(
-            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at"  # noqa: S608 - marks only
+            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at"  # noqa: S608
             f" FROM operations o JOIN requests r USING (request_id) WHERE o.status IN ({marks})"
             " ORDER BY o.created_at",
             statuses,

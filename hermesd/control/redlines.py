@@ -16,12 +16,14 @@ BUS_SOCKET: Final = "/run/dbus/system_bus_socket"
 
 _PROGRAM_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec")
 
-_WRAPPERS: Final = frozenset(
-    "ash awk bash busybox bwrap capsh chroot csh dash doas docker ed emacs env eval ex expect fish gawk gdb "
-    "ionice ksh ld.so lua mawk nice nohup node nsenter original-awk perl php podman pkexec rbash ruby runcon "
-    "runuser script sed setarch setpriv setsid sh ssh stdbuf strace su sudo systemd-run tclsh tcsh time "
-    "timeout tmux unshare vi vim watch xargs zsh".split()
-)
+_WRAPPERS: Final = frozenset({
+    "ash", "awk", "bash", "busybox", "bwrap", "capsh", "chroot", "csh", "dash", "doas", "docker", "ed",
+    "emacs", "env", "eval", "ex", "expect", "fish", "gawk", "gdb", "ionice", "ksh", "ld.so", "lua",
+    "mawk", "nice", "nohup", "node", "nsenter", "original-awk", "perl", "php", "podman", "pkexec",
+    "rbash", "ruby", "runcon", "runuser", "script", "sed", "setarch", "setpriv", "setsid", "sh", "ssh",
+    "stdbuf", "strace", "su", "sudo", "systemd-run", "tclsh", "tcsh", "time", "timeout", "tmux",
+    "unshare", "vi", "vim", "watch", "xargs", "zsh",
+})  # fmt: skip
 """Programs that run other programs, or whatever text they are given: a command names what it runs."""
 
 _NEVER_MOUNTED: Final = ("/run", "/proc", "/sys", "/dev", "/root", "/boot", "/etc/shadow", "/etc/ssl/private")

@@ -31,7 +31,7 @@ def normal_path_fault(path: str) -> str:
 
 
 def beneath(path: str, root: str) -> str | None:
-    """Return what of ``path`` lies beneath ``root`` by whole components ("" for the root); None if outside."""
+    """Return what of ``path`` lies beneath ``root``, by whole components; None when it is outside."""
     if root == "/":
         return path[1:]
     if path == root:

@@ -84,13 +84,17 @@ class Permissions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All that the gate decides by. ``version`` names this content; tokens are bound to it."""
+    """All that the gate decides by. ``version`` names this content; tokens are bound to it.
+
+    ``protected`` are the folders of hermesd's own state, which no command may reach.
+    """
 
     version: str
     settings: ExecutorSettings
     stages: StageBudgets
     permissions: Permissions
     commands: Mapping[str, Command]
+    protected: tuple[str, ...] = ()
 
 
 def load_policy(layers: Sequence[Path]) -> Policy:
@@ -108,7 +112,7 @@ def load_policy(layers: Sequence[Path]) -> Policy:
     if faults:
         raise ConfigError(faults[:_MAX_RELOAD_FAULTS])
     texts = [text for file in (daemon, permissions_file, *files) if file for _path, text in file.texts]
-    return Policy(_version(texts), settings, stages, permissions, commands)
+    return Policy(_version(texts), settings, stages, permissions, commands, protected)
 
 
 def _commands(

@@ -64,7 +64,7 @@ class Argument(BaseModel):
             _compile(self.pattern)
         return self
 
-    def schema(self) -> dict[str, JsonValue]:
+    def json_schema(self) -> dict[str, JsonValue]:
         """Return the argument as JSON Schema."""
         found: dict[str, JsonValue] = {"type": _JSON_TYPES[self.type], "description": self._words()}
         if self.type == "enum":
@@ -72,9 +72,8 @@ class Argument(BaseModel):
         if self.type == "list":
             found["items"] = {"type": "string", "enum": list(self.values)}
             found["uniqueItems"] = True
-        for key, value in (("minimum", self.minimum), ("maximum", self.maximum), ("default", self.default)):
-            if value is not None:
-                found[key] = value
+        limits = {"minimum": self.minimum, "maximum": self.maximum, "default": self.default}
+        found |= {key: value for key, value in limits.items() if value is not None}
         if self.pattern:
             found["pattern"] = f"^(?:{self.pattern})$"
         if self.examples:

@@ -1,0 +1,372 @@
+"""One request's way through the gate: validate, preview, confirm, prepare, execute.
+
+A flight reads from top to bottom as what happens. It stops at the first thing that does not hold,
+with a CommandResult that says which; it writes its intent down, synced, before the effect, and what
+became of it after. It must never start a container that validation did not describe, and must never
+execute a change without a confirmation of exactly that change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from hermesd.audit import AuditLog
+from hermesd.clocks import StageClock, StageMark, StageTimeout
+from hermesd.control import host
+from hermesd.control.binding import Bound, bind
+from hermesd.control.catalogue import identify
+from hermesd.control.ledger import Ledger, Operation, OperationStatus
+from hermesd.control.manifest import ManifestError, impact_of
+from hermesd.control.output import first_line, read_output
+from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
+from hermesd.control.settings import Policy
+from hermesd.protocol import (
+    CommandRequest,
+    CommandResult,
+    Effect,
+    Gain,
+    Impact,
+    Permission,
+    Progress,
+    Rejection,
+    ResultStatus,
+    Stage,
+    StageOutcome,
+)
+
+log = logging.getLogger("hermesd.gate")
+
+GRACE_MS: Final = 4000
+"""A container keeps its own deadline; this is how much longer its end may take before it is left alone."""
+
+WORLD_DIFFERS: Final = 3
+"""Exit status of a removal whose world is not the manifest's; it stopped before its first effect."""
+
+
+class Stopped(Exception):  # noqa: N818 - an ordinary end on the way, carried to the one place that records it
+    """The request ends here, with this result's status and reason."""
+
+    def __init__(
+        self,
+        status: ResultStatus,
+        reason: str,
+        rejected: tuple[Rejection, ...] = (),
+        impact: Impact | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.rejected = rejected
+        self.impact = impact
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would touch, as its preview listed it: the manifest's bytes and their meaning."""
+
+    manifest: bytes
+    impact: Impact
+
+
+@dataclass(frozen=True, slots=True)
+class Cockpit:
+    """What every flight shares: policy at its start, the sandbox, the books, the clock."""
+
+    policy: Policy
+    sandbox: Sandbox | None
+    sandbox_reason: str
+    places: asyncio.Semaphore
+    ledger: Ledger
+    audit: AuditLog
+    now: Callable[[], datetime]
+
+
+class Flight:
+    """One request under way. `fly` returns its result; listeners hear where it stands."""
+
+    def __init__(self, request: CommandRequest, cockpit: Cockpit, operation: Operation | None = None) -> None:
+        self.request = request
+        self.operation = operation
+        self.clock = StageClock()
+        self.effect_begun = False
+        self.withdrawn = False
+        self.shown: Preview | None = None
+        self.progress: Progress | None = None
+        self._cockpit = cockpit
+        self._decided: asyncio.Future[OperationStatus] = asyncio.get_running_loop().create_future()
+        self._listeners: list[Callable[[Progress], None]] = []
+        self._confirmed: Preview | None = None
+
+    def listen(self, listener: Callable[[Progress], None]) -> None:
+        """Tell ``listener`` of each stage from now on, beginning with the present one."""
+        self._listeners.append(listener)
+        if self.progress is not None:
+            listener(self.progress)
+
+    def decide(self, status: OperationStatus, shown: Preview | None = None) -> None:
+        """Bring a person's word. ``shown`` is what was confirmed, exactly."""
+        self._confirmed = shown
+        if not self._decided.done():
+            self._decided.set_result(status)
+
+    async def fly(self) -> CommandResult:
+        """Take the request to its end. Never raises for what is an ordinary end."""
+        try:
+            bound = await self._validate()
+            if bound.command.spec.permission is Permission.CONFIDENTIAL:
+                raise await self._ticket(bound)
+            preview = None
+            if bound.needs_person:
+                if self.operation is None:
+                    preview = await self.preview(bound)
+                    await self._ask(preview)
+                bound, preview = await self._confirm(bound)
+            return await self._act(bound, preview)
+        except Stopped as end:
+            return self._result(end.status, end.reason, rejected=end.rejected, impact=end.impact)
+        except StageTimeout as end:
+            level = logging.ERROR if end.stage is Stage.VALIDATE else logging.WARNING
+            log.log(level, "%s: %s", self.request.request_id, end)
+            return self._result(ResultStatus.TIMED_OUT, str(end))
+
+    async def _validate(self) -> Bound:
+        policy = self._cockpit.policy
+        async with self._stage(Stage.VALIDATE, policy.stages.validate_ms) as mark:
+            bound = await asyncio.to_thread(bind, policy, self.request, host.stand_in, host.group_id)
+            if not isinstance(bound, Bound):
+                mark.outcome = StageOutcome.REFUSED
+                reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
+                raise Stopped(ResultStatus.REFUSED, reasons, bound)
+        if self._cockpit.sandbox is None:
+            raise Stopped(ResultStatus.UNAVAILABLE, f"no usable sandbox: {self._cockpit.sandbox_reason}")
+        return bound
+
+    async def preview(self, bound: Bound) -> Preview:
+        """Run the command's preview and return what it listed. Raise Stopped when there is nothing to do."""
+        spec = bound.command.spec
+        request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
+        found = await asyncio.to_thread(bind, self._cockpit.policy, request, host.stand_in, host.group_id)
+        if not isinstance(found, Bound):
+            raise Stopped(ResultStatus.REFUSED, "its preview is not permitted here", found)
+        ended = await self._run(found, found.job)
+        if ended.exit_status != 0 or ended.truncated:
+            why = "it lists too much; ask for less" if ended.truncated else first_line(ended.stderr)
+            raise Stopped(ResultStatus.FAILED, f"the preview did not succeed: {why}")
+        try:
+            impact = impact_of(ended.stdout, str(found.values.get("path", "")))
+        except ManifestError as error:
+            raise Stopped(ResultStatus.FAILED, str(error)) from None
+        if not impact.files:
+            raise Stopped(ResultStatus.SUCCEEDED, "nothing there that may be removed", impact=impact)
+        return Preview(ended.stdout, impact)
+
+    async def _ask(self, preview: Preview) -> None:
+        if self.request.dry_run:
+            raise Stopped(ResultStatus.SUCCEEDED, f"dry run: {preview.impact.text}", impact=preview.impact)
+        now = self._cockpit.now()
+        self.operation = Operation(
+            id=f"op-{self.request.request_id}",
+            request=self.request,
+            status=OperationStatus.PENDING,
+            impact=preview.impact,
+            manifest=preview.manifest,
+            created_at=now,
+            expires_at=now + timedelta(milliseconds=self._cockpit.policy.stages.confirm_ms),
+        )
+        await self._cockpit.audit.record(
+            "operation.pending",
+            self.request.task_id,
+            operation=self.operation.id,
+            command=self.request.command,
+            impact=preview.impact.text,
+            manifest=preview.impact.manifest_digest,
+        )
+        await self._cockpit.ledger.open_operation(self.operation)
+
+    async def _confirm(self, bound: Bound) -> tuple[Bound, Preview]:
+        assert self.operation is not None  # noqa: S101 - set by _ask or given by the ledger
+        left = self.operation.expires_at - self._cockpit.now()
+        budget = max(1, int(left.total_seconds() * 1000))
+        try:
+            async with self._stage(Stage.CONFIRM, budget) as mark:
+                status = await self._decided
+                if status is not OperationStatus.APPROVED:
+                    mark.outcome = StageOutcome.REFUSED
+        except StageTimeout:
+            await self._cockpit.ledger.decide(
+                self.operation.id, OperationStatus.EXPIRED, self._cockpit.now(), None
+            )
+            await self._cockpit.audit.record(
+                "operation.expired", self.request.task_id, operation=self.operation.id
+            )
+            raise Stopped(
+                ResultStatus.EXPIRED,
+                "nobody decided in time; the default is no",
+                impact=self.operation.impact,
+            ) from None
+        if status is OperationStatus.CANCELLED:
+            raise Stopped(
+                ResultStatus.CANCELLED, "withdrawn before anything happened", impact=self.operation.impact
+            )
+        if status is not OperationStatus.APPROVED or self._confirmed is None:
+            raise Stopped(ResultStatus.DENIED, "a person said no", impact=self.operation.impact)
+        return bound, self._confirmed
+
+    async def _ticket(self, bound: Bound) -> Stopped:
+        now = self._cockpit.now()
+        text = f"{' '.join(bound.shown_argv)}"
+        impact = Impact(files=0, size_bytes=0, root="", text=f"for a person's own hands: {text}")
+        operation = Operation(
+            id=f"op-{self.request.request_id}",
+            request=self.request,
+            status=OperationStatus.TICKET,
+            impact=impact,
+            manifest=b"",
+            created_at=now,
+            expires_at=now,
+        )
+        await self._cockpit.audit.record("operation.ticket", self.request.task_id, operation=operation.id)
+        await self._cockpit.ledger.open_operation(operation)
+        return Stopped(
+            ResultStatus.TICKETED, f"only a person may do this; it waits as {operation.id}", impact=impact
+        )
+
+    async def _act(self, bound: Bound, preview: Preview | None) -> CommandResult:
+        if self.request.dry_run:
+            raise Stopped(ResultStatus.SUCCEEDED, f"dry run: would run {' '.join(bound.shown_argv)}")
+        job = replace(bound.job, stdin=preview.manifest) if preview else bound.job
+        ended = await self._run(bound, job, effect=True)
+        return self._read(bound, ended, preview)
+
+    async def _run(self, bound: Bound, job: Job, *, effect: bool = False) -> Ended:
+        """Start a container, compare what it resolved with what the host shows, and run the job in it."""
+        sandbox = self._cockpit.sandbox
+        assert sandbox is not None  # noqa: S101 - _validate stopped without one
+        stages = self._cockpit.policy.stages
+        if identify(bound.command.spec)[0] != bound.command.identity:
+            reason = f"the program behind {bound.command.name} changed since the policy was read; reload it"
+            raise Stopped(ResultStatus.REFUSED, reason)
+        async with self._cockpit.places:
+            container: Container | None = None
+            try:
+                async with self._stage(Stage.PREPARE, stages.prepare_ms) as mark:
+                    try:
+                        container = await sandbox.start(bound.profile)
+                        await self._compare(container, job)
+                    except PathRefused as refusal:
+                        mark.outcome = StageOutcome.REFUSED
+                        raise Stopped(ResultStatus.REFUSED, refusal.reason) from None
+                if effect:
+                    await self._write_intent(bound, job)
+                budget = min(bound.command.timeout_ms, job.timeout_ms)
+                async with self._stage(Stage.EXECUTE, budget, grace_ms=GRACE_MS) as mark:
+                    ended = await container.run()
+                    if ended.timed_out:
+                        mark.outcome = StageOutcome.TIMEOUT
+                    elif ended.exit_status not in bound.command.spec.output.ok_exits:
+                        mark.outcome = StageOutcome.FAILED
+            except SandboxError as error:
+                raise Stopped(self._broken(), str(error)) from None
+            else:
+                return ended
+            finally:
+                if container is not None:
+                    await container.destroy()
+
+    def _broken(self) -> ResultStatus:
+        """A change whose container broke after the word to go is in doubt; anything else did not happen."""
+        changing = self.effect_begun and self.operation is not None
+        return ResultStatus.UNKNOWN if changing else ResultStatus.UNAVAILABLE
+
+    async def _compare(self, container: Container, job: Job) -> None:
+        resolved = await container.resolve(job)
+        for index, (use, inside) in enumerate(zip(job.paths, resolved, strict=True)):
+            outside = await asyncio.to_thread(host.look, use)
+            if outside is None or (outside.dev, outside.ino) != (inside.dev, inside.ino):
+                raise PathRefused(
+                    index, "the path is not what it was a moment ago, or not reachable without a link"
+                )
+
+    async def _write_intent(self, bound: Bound, job: Job) -> None:
+        await self._cockpit.audit.record(
+            "command.intent",
+            self.request.task_id,
+            request=self.request.request_id,
+            command=bound.command.name,
+            argv=list(bound.shown_argv),
+            mounts=[f"{mount.root}:{mount.mode}" for mount in bound.profile.mounts],
+            policy=self._cockpit.policy.version,
+            stdin_bytes=len(job.stdin),
+        )
+        await self._cockpit.ledger.start(self.request.request_id)
+        self.effect_begun = True
+
+    def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:
+        spec = bound.command.spec
+        read = read_output(spec.output, ended, bound.values)
+        status, reason = self._verdict(bound, ended)
+        gain = None
+        if spec.output.parser == "gain" and read.rows:
+            gain = Gain.model_validate({key: read.rows[0].get(key, 0) for key in Gain.model_fields})
+        return self._result(
+            status,
+            reason,
+            exit_status=ended.exit_status,
+            output=read.text,
+            output_bytes=read.size_bytes,
+            truncated=read.truncated,
+            digest=read.digest,
+            rows=read.rows,
+            summary=read.summary,
+            impact=preview.impact if preview else None,
+            gain=gain,
+        )
+
+    def _verdict(self, bound: Bound, ended: Ended) -> tuple[ResultStatus, str]:
+        if ended.timed_out:
+            limit = min(bound.job.timeout_ms, bound.command.timeout_ms)
+            doubt = bound.command.spec.effect is not Effect.READ
+            words = f"{StageTimeout(Stage.EXECUTE, limit)}"
+            return ResultStatus.TIMED_OUT, f"{words}; part of it may have happened" if doubt else words
+        if ended.exit_status in bound.command.spec.output.ok_exits:
+            return ResultStatus.SUCCEEDED, ""
+        if bound.command.spec.output.parser == "gain" and ended.exit_status == WORLD_DIFFERS:
+            text = first_line(ended.stderr) or "the files are not what was shown"
+            return ResultStatus.PLAN_CHANGED, f"nothing was removed: {text}"
+        if ended.truncated and bound.command.spec.effect is Effect.READ:
+            return ResultStatus.SUCCEEDED, "its output was cut"
+        words = first_line(ended.stderr) or first_line(ended.stdout)
+        return ResultStatus.FAILED, f"exit status {ended.exit_status}: {words}".rstrip(": ")
+
+    def _result(self, status: ResultStatus, reason: str, **more: object) -> CommandResult:
+        return CommandResult.model_validate(
+            {
+                "request_id": self.request.request_id,
+                "task_id": self.request.task_id,
+                "command": self.request.command,
+                "status": status,
+                "reason": reason,
+                "stages": tuple(self.clock.timings),
+                **more,
+            }
+        )
+
+    def _stage(
+        self, stage: Stage, budget_ms: int, grace_ms: int = 0
+    ) -> AbstractAsyncContextManager[StageMark]:
+        self.progress = Progress(
+            request_id=self.request.request_id,
+            stage=stage,
+            budget_ms=budget_ms,
+            operation_id=self.operation.id if self.operation else "",
+            impact=self.operation.impact if self.operation else None,
+        )
+        for listener in self._listeners:
+            listener(self.progress)
+        return self.clock.stage(stage, budget_ms, grace_ms=grace_ms)

@@ -1,0 +1,305 @@
+"""The gate: the one door through which anything is done.
+
+It claims each request in the ledger before looking at it, lets one flight per request go, and holds
+the desk at which people approve. Whatever goes wrong inside a flight becomes a recorded result.
+There is no other caller of a sandbox in the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from hermesd.audit import AuditError, AuditLog
+from hermesd.control.binding import Bound, bind
+from hermesd.control.confirm import Minted, Tokens
+from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
+from hermesd.control.host import group_id, stand_in
+from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, in_doubt
+from hermesd.control.sandbox.base import Sandbox
+from hermesd.control.settings import Policy
+from hermesd.protocol import (
+    CatalogueView,
+    CommandRequest,
+    CommandResult,
+    Effect,
+    Progress,
+    Rejection,
+    ResultStatus,
+)
+from hermesd.telemetry import Metrics
+
+log = logging.getLogger("hermesd.gate")
+
+Listener = Callable[[Progress], None]
+
+
+class NotPending(Exception):  # noqa: N818 - an ordinary answer
+    """The operation does not wait for anybody: unknown, decided, or its life is over."""
+
+
+class Gate:
+    """The door. Run it inside a TaskGroup that outlives every flight."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: Ledger,
+        audit: AuditLog,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.policy = policy
+        self.sandbox: Sandbox | None = None
+        self.sandbox_reason = "the self-test has not run yet"
+        self._ledger = ledger
+        self._audit = audit
+        self._metrics = metrics
+        self._tasks = tasks
+        self._now = now
+        self._places = asyncio.Semaphore(policy.settings.parallel_containers)
+        self._tokens = Tokens(policy.stages.token_ms / 1000)
+        self._flights: dict[str, tuple[Flight, asyncio.Task[CommandResult]]] = {}
+        self._failed = ""
+
+    async def reopen(self) -> None:
+        """Take up the operations that waited for a person when the executor ended."""
+        for operation in await self._ledger.operations(OperationStatus.PENDING):
+            self._launch(Flight(operation.request, self._cockpit(), operation))
+
+    def view(self) -> CatalogueView:
+        """Return what a planner may know of the catalogue and its reach."""
+        reach = self.policy.permissions.reach
+        return CatalogueView(
+            policy_version=self.policy.version,
+            sandbox=self.sandbox.name if self.sandbox else "",
+            sandbox_reason=self.sandbox_reason,
+            readable_roots=reach.readable_roots,
+            writable_roots=reach.writable_roots,
+            commands=tuple(
+                command.info()
+                for name, command in self.policy.commands.items()
+                if name not in self.policy.permissions.denied_commands
+            ),
+        )
+
+    async def run(self, request: CommandRequest, listen: Listener) -> CommandResult:
+        """Answer a request: run it once, join it when it is under way, or say what became of it."""
+        try:
+            flight, task = await self._enter(request)
+        except _Answered as answer:
+            return answer.result
+        except (LedgerError, AuditError) as error:
+            return self._cannot_write(request, error)
+        flight.listen(listen)
+        return await asyncio.shield(task)
+
+    async def _enter(self, request: CommandRequest) -> tuple[Flight, asyncio.Task[CommandResult]]:
+        under_way = self._flights.get(request.request_id)
+        if under_way is not None and under_way[0].request == request:
+            return under_way
+        if self._failed:
+            raise _Answered(_refusal(request, ResultStatus.UNAVAILABLE, self._failed))
+        claim = await self._ledger.claim(request, self._now())
+        if claim.other:
+            reason = "this request id was used for another request"
+            await self._audit.record(
+                "command.refused", request.task_id, request=request.request_id, reason=reason
+            )
+            raise _Answered(_refusal(request, ResultStatus.REFUSED, reason))
+        if claim.result is not None:
+            raise _Answered(claim.result)
+        if not claim.fresh:  # a row without a flight and without a result: its effect is in doubt
+            raise _Answered(in_doubt(request))
+        return self._launch(Flight(request, self._cockpit()))
+
+    def _launch(self, flight: Flight) -> tuple[Flight, asyncio.Task[CommandResult]]:
+        request_id = flight.request.request_id
+        task = self._tasks.create_task(self._fly(flight), name=f"flight-{request_id}")
+        self._flights[request_id] = (flight, task)
+        task.add_done_callback(lambda _done: self._flights.pop(request_id, None))
+        return flight, task
+
+    async def _fly(self, flight: Flight) -> CommandResult:
+        """The border of a request: whatever happens inside becomes a recorded result."""
+        request = flight.request
+        try:
+            result = await flight.fly()
+        except (LedgerError, AuditError) as error:
+            return self._cannot_write(request, error, begun=flight.effect_begun)
+        except asyncio.CancelledError:
+            if not flight.withdrawn:
+                raise
+            result = _refusal(request, ResultStatus.CANCELLED, "withdrawn before anything happened")
+        except Exception:
+            log.exception("%s: a fault inside the gate", request.request_id)
+            status = ResultStatus.UNKNOWN if flight.effect_begun else ResultStatus.FAILED
+            result = _refusal(request, status, "a fault inside the executor; its log says more")
+        return await self._record(flight, result)
+
+    async def _record(self, flight: Flight, result: CommandResult) -> CommandResult:
+        try:
+            await self._audit.record(
+                "command.result",
+                result.task_id,
+                request=result.request_id,
+                command=result.command,
+                intent=flight.request.intent,
+                args=dict(flight.request.args),
+                status=result.status,
+                reason=result.reason,
+                exit_status=result.exit_status,
+                digest=result.digest,
+                summary=result.summary,
+                gain=result.gain.model_dump() if result.gain else None,
+            )
+            await self._ledger.finish(result, self._now())
+        except (LedgerError, AuditError) as error:
+            return self._cannot_write(flight.request, error, begun=flight.effect_begun)
+        command = result.command if result.command in self.policy.commands else "unknown"
+        self._metrics.commands.labels(command, result.status).inc()
+        return result
+
+    def _cannot_write(
+        self, request: CommandRequest, error: Exception, *, begun: bool = False
+    ) -> CommandResult:
+        """What cannot be written down is not done: from here on the gate stays shut."""
+        self._failed = f"nothing is executed, since it could not be written down: {error}"
+        log.error("%s", self._failed)
+        return in_doubt(request) if begun else _refusal(request, ResultStatus.UNAVAILABLE, self._failed)
+
+    async def cancel(self, request_id: str) -> bool:
+        """Withdraw a request. Return False when it is not under way, or a change has begun."""
+        under_way = self._flights.get(request_id)
+        if under_way is None:
+            return False
+        flight, task = under_way
+        if flight.operation is not None and not flight.effect_begun:
+            if not await self._close(
+                flight.operation, OperationStatus.CANCELLED, None, "withdrawn by the run"
+            ):
+                return False
+            flight.decide(OperationStatus.CANCELLED)
+            return True
+        command = self.policy.commands.get(flight.request.command)
+        if flight.effect_begun and (command is None or command.spec.effect is not Effect.READ):
+            return False
+        flight.withdrawn = True
+        task.cancel()
+        return True
+
+    async def pending(self) -> list[Operation]:
+        """Return the operations that wait for a person, oldest first. Mints nothing."""
+        return await self._ledger.operations(OperationStatus.PENDING)
+
+    async def show(self, operation_id: str, uid: int) -> tuple[Operation, Preview, Minted]:
+        """Preview the operation again and mint its token for ``uid``. Raise NotPending or Stopped."""
+        flight, operation = self._waiting(operation_id)
+        bound = self._bind(operation.request)
+        preview = await flight.preview(bound)
+        await self._ledger.show_operation(operation.id, preview.impact, preview.manifest)
+        second = bound.command.spec.effect is Effect.DESTROY or operation.request.extra_confirmations > 0
+        minted = self._tokens.mint(operation_id, uid, self._binding(bound, preview), second=second)
+        await self._audit.record(
+            "approval.shown",
+            operation.request.task_id,
+            operation=operation_id,
+            uid=uid,
+            impact=preview.impact.text,
+            manifest=preview.impact.manifest_digest,
+        )
+        flight.shown = preview
+        return operation, preview, minted
+
+    async def redeem(self, operation_id: str, uid: int, token: str, second: str) -> CommandResult:
+        """Confirm with the shown token; return how the operation ended. Raise NotPending or Stopped."""
+        flight, operation = self._waiting(operation_id)
+        shown = flight.shown
+        binding = self._binding(self._bind(operation.request), shown) if shown else ""
+        fault = self._tokens.redeem(operation_id, uid, token, second, binding)
+        if fault or shown is None:
+            await self._audit.record(
+                "approval.refused", operation.request.task_id, operation=operation_id, uid=uid, reason=fault
+            )
+            raise Stopped(ResultStatus.REFUSED, fault)
+        if not await self._close(operation, OperationStatus.APPROVED, uid, ""):
+            raise NotPending(operation_id)
+        task = self._flights[operation.request.request_id][1]
+        flight.decide(OperationStatus.APPROVED, shown)
+        return await asyncio.shield(task)
+
+    async def deny(self, operation_id: str, uid: int, reason: str) -> None:
+        """Say no. Raise NotPending."""
+        flight, operation = self._waiting(operation_id)
+        self._tokens.void(operation_id)
+        if not await self._close(operation, OperationStatus.DENIED, uid, reason):
+            raise NotPending(operation_id)
+        flight.decide(OperationStatus.DENIED)
+
+    async def _close(
+        self, operation: Operation, status: OperationStatus, uid: int | None, reason: str
+    ) -> bool:
+        """Write a person's decision down, evidence first."""
+        await self._audit.record(
+            f"operation.{status}", operation.request.task_id, operation=operation.id, uid=uid, reason=reason
+        )
+        closed = await self._ledger.decide(operation.id, status, self._now(), uid, reason)
+        if closed:
+            self._metrics.approvals.labels(status).inc()
+        return closed
+
+    def _waiting(self, operation_id: str) -> tuple[Flight, Operation]:
+        for flight, _task in self._flights.values():
+            operation = flight.operation
+            if operation is None or operation.id != operation_id or flight.effect_begun:
+                continue
+            if self._now() < operation.expires_at:
+                return flight, operation
+        raise NotPending(operation_id)
+
+    def _bind(self, request: CommandRequest) -> Bound:
+        bound = bind(self.policy, request, stand_in, group_id)
+        if isinstance(bound, Bound):
+            return bound
+        reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
+        raise Stopped(ResultStatus.REFUSED, f"no longer permitted: {reasons}", bound)
+
+    def _binding(self, bound: Bound, preview: Preview) -> str:
+        return bound.digest(
+            manifest=preview.impact.manifest_digest,
+            policy=self.policy.version,
+            timeout_ms=bound.job.timeout_ms,
+        )
+
+    def _cockpit(self) -> Cockpit:
+        return Cockpit(
+            policy=self.policy,
+            sandbox=self.sandbox,
+            sandbox_reason=self.sandbox_reason,
+            places=self._places,
+            ledger=self._ledger,
+            audit=self._audit,
+            now=self._now,
+        )
+
+
+class _Answered(Exception):  # noqa: N818 - carries an answer past the rest of a function
+    def __init__(self, result: CommandResult) -> None:
+        super().__init__(result.status)
+        self.result = result
+
+
+def _refusal(
+    request: CommandRequest, status: ResultStatus, reason: str, rejected: tuple[Rejection, ...] = ()
+) -> CommandResult:
+    return CommandResult(
+        request_id=request.request_id,
+        task_id=request.task_id,
+        command=request.command,
+        status=status,
+        reason=reason,
+        rejected=rejected,
+    )

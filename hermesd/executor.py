@@ -1,0 +1,170 @@
+"""The composition root of the executor process: the only place that wires its parts together.
+
+Read from top to bottom: configuration, books, gate, sockets, self-test, READY. Nothing is executed
+before the self-test has found a sandbox whose promises hold; without one the process still serves
+people, and says why. This module must never decide what may be run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from hermesd.audit import AuditLog, open_log
+from hermesd.control.gate import Gate
+from hermesd.control.ledger import Ledger
+from hermesd.control.sandbox.auto import choose
+from hermesd.control.sandbox.base import SelfTest
+from hermesd.control.sandbox.pool import Pool
+from hermesd.control.server import AgentDesk, Engines, OperatorDesk, is_agent, may_operate
+from hermesd.control.settings import load_policy
+from hermesd.ipc.server import SocketServer
+from hermesd.lifecycle import Lifecycle
+from hermesd.telemetry import Metrics, configure_logging
+
+log = logging.getLogger("hermesd.executor")
+
+_ANYONE_MAY_TRY: Final = 0o666
+"""Mode of the sockets: the kernel names each peer, and the server turns strangers away unread."""
+_TRY_AGAIN_SECONDS: Final = 30.0
+"""How often a missing sandbox is looked for again: an engine may start after the executor did."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the last look for a sandbox found."""
+
+    engines: Engines = field(
+        default_factory=lambda: Engines({}, SelfTest(usable=False, reason="the self-test has not run yet"))
+    )
+
+
+async def serve(layers: Sequence[Path]) -> None:
+    """Run the executor until it is asked to stop. Raise ConfigError when the policy cannot be read."""
+    policy = load_policy(layers)
+    settings = policy.settings
+    state_dir = Path(settings.state_dir)
+    configure_logging(settings.log_level, journald=bool(os.environ.get("JOURNAL_STREAM")))
+    async with Lifecycle() as life:
+        audit = await life.enter("audit log", _audit_log(state_dir))
+        ledger = await life.enter("ledger", _ledger(state_dir, audit))
+        tasks = await life.enter("flights", _flights())
+        gate = Gate(policy, ledger, audit, Metrics(), tasks)
+        found = _Found()
+        await life.enter("sandbox", _sandbox(gate, found, audit))
+        await gate.reopen()
+        tasks.create_task(_keep_looking(gate, found, audit), name="sandbox-watch")
+        agent = AgentDesk(gate, audit)
+        people = OperatorDesk(gate, agent, audit, state_dir / "audit", lambda: found.engines)
+        await life.enter("agent socket", _agent_socket(gate, agent, audit))
+        await life.enter("operator socket", _operator_socket(gate, people, audit))
+
+        async def reload() -> str:
+            gate.policy = await asyncio.to_thread(load_policy, layers)
+            await audit.record("policy.loaded", policy=gate.policy.version)
+            return f"policy {gate.policy.version}, {len(gate.policy.commands)} commands"
+
+        life.on_reload(reload)
+        await audit.record("executor.ready", policy=policy.version, sandbox=gate.sandbox_reason)
+        life.ready(gate.sandbox_reason)
+        await life.stop_requested()
+
+
+@asynccontextmanager
+async def _audit_log(state_dir: Path) -> AsyncIterator[AuditLog]:
+    audit = await asyncio.to_thread(open_log, state_dir / "audit")
+    try:
+        yield audit
+    finally:
+        await asyncio.to_thread(audit.close)
+
+
+@asynccontextmanager
+async def _ledger(state_dir: Path, audit: AuditLog) -> AsyncIterator[Ledger]:
+    ledger = Ledger(state_dir / "ledger.sqlite3")
+    for request_id in await ledger.open(datetime.now(UTC)):
+        log.warning(
+            "%s was under way when the executor ended: whether it took effect is not known", request_id
+        )
+        await audit.record("command.in_doubt", request=request_id)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+@asynccontextmanager
+async def _flights() -> AsyncIterator[asyncio.TaskGroup]:
+    """The owner of every flight. Leaving it ends what still flies; the ledger says what was in doubt."""
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(asyncio.Event().wait(), name="flights-owner")
+        try:
+            yield group
+        finally:
+            ending.cancel()
+            for task in asyncio.all_tasks():
+                if task.get_name().startswith(("flight-", "sandbox-watch")):
+                    task.cancel()
+
+
+@asynccontextmanager
+async def _sandbox(gate: Gate, found: _Found, audit: AuditLog) -> AsyncIterator[None]:
+    await _look(gate, found, audit)
+    try:
+        yield
+    finally:
+        if gate.sandbox is not None:
+            await gate.sandbox.close()
+
+
+async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
+    """Choose a sandbox by its self-test and hand it to the gate, with its reasons."""
+    settings = gate.policy.settings
+    choice = await choose(settings.sandbox, docker_sockets=settings.docker_sockets)
+    found.engines = Engines(choice.reasons, choice.self_test)
+    gate.sandbox_reason = choice.self_test.reason
+    if choice.sandbox is None:
+        log.error("no usable sandbox, nothing will be executed: %s", choice.self_test.reason)
+        return
+    reaped = await choice.sandbox.reap()
+    gate.sandbox = Pool(choice.sandbox) if settings.prestart else choice.sandbox
+    gate.sandbox_reason = f"{choice.sandbox.name} passed its self-test"
+    await audit.record(
+        "sandbox.chosen", sandbox=choice.sandbox.name, degraded=list(choice.self_test.degraded), reaped=reaped
+    )
+
+
+async def _keep_looking(gate: Gate, found: _Found, audit: AuditLog) -> None:
+    while True:
+        await asyncio.sleep(_TRY_AGAIN_SECONDS)
+        if gate.sandbox is None:
+            await _look(gate, found, audit)
+
+
+def _agent_socket(gate: Gate, desk: AgentDesk, audit: AuditLog) -> SocketServer:
+    return SocketServer(
+        Path(gate.policy.settings.agent_socket),
+        name="agent.sock",
+        allow=lambda peer: is_agent(gate.policy, peer),
+        answer=desk.answer,
+        anchor=lambda: str(audit.head),
+        mode=_ANYONE_MAY_TRY,
+    )
+
+
+def _operator_socket(gate: Gate, desk: OperatorDesk, audit: AuditLog) -> SocketServer:
+    return SocketServer(
+        Path(gate.policy.settings.operator_socket),
+        name="operator.sock",
+        allow=lambda peer: may_operate(gate.policy, peer),
+        answer=desk.answer,
+        anchor=lambda: str(audit.head),
+        mode=_ANYONE_MAY_TRY,
+    )
