@@ -1,0 +1,2 @@
+async def prove(*a):
+    raise NotImplementedError
