@@ -5,17 +5,25 @@ It must never retry by itself: only who asked knows whether asking twice is harm
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hermesd.ipc.messages import MAX_LINE_BYTES, read_line, request_line
 
 
 class Unreachable(Exception):  # noqa: N818 - it is a state of the other side
-    """Nobody answers at the socket. ``str()`` names the socket and why."""
+    """Nobody answers at the socket. ``str()`` names the socket and why; ``code`` is an errno.
+
+    ENOENT and ECONNREFUSED: it is not running. EACCES: the folder is closed to this user. ECONNRESET:
+    the connection was closed unanswered, which is how a stranger is turned away. ETIMEDOUT: silence.
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code or errno.EPROTO
 
 
 class BlockingClient:
@@ -29,10 +37,10 @@ class BlockingClient:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            raise Unreachable(f"{path}: {error.strerror or error}") from None
+            raise Unreachable(f"{path}: {error.strerror or error}", error.errno) from None
         self._file = self._socket.makefile("rb")
 
-    def __enter__(self) -> BlockingClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -55,10 +63,13 @@ class BlockingClient:
                 if answer.get("status") in ("succeeded", "failed"):
                     return
         except TimeoutError:
-            raise Unreachable(f"{self._path}: no answer in time") from None
-        except (OSError, ValueError) as error:
+            raise Unreachable(f"{self._path}: no answer in time", errno.ETIMEDOUT) from None
+        except OSError as error:
+            raise Unreachable(f"{self._path}: {error.strerror or error}", error.errno) from None
+        except ValueError as error:
             raise Unreachable(f"{self._path}: {error}") from None
-        raise Unreachable(f"{self._path}: closed the connection (are you permitted to connect?)")
+        closed = f"{self._path}: closed the connection (are you permitted to connect?)"
+        raise Unreachable(closed, errno.ECONNRESET)
 
 
 async def ask(path: Path, line: bytes) -> AsyncIterator[bytes]:
@@ -66,6 +77,8 @@ async def ask(path: Path, line: bytes) -> AsyncIterator[bytes]:
 
     The caller reads envelopes and knows which is the last. Raise Unreachable.
     """
+    import asyncio  # noqa: PLC0415 - 45 ms that hermesctl would pay on every start
+
     try:
         reader, writer = await asyncio.open_unix_connection(str(path), limit=MAX_LINE_BYTES)
     except OSError as error:
