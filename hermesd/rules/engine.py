@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -21,15 +21,21 @@ from hermesd.rules.titles import MAX_GOAL, render
 from hermesd.rules.verdict import MAX_SUBJECTS, RuleState, Verdict, VerdictKind, state_from_record
 
 __all__ = [
+    "Recall",
     "RuleState",
     "Verdict",
     "VerdictKind",
     "judge",
+    "judge_all",
     "mismatch",
     "render_goal",
     "select_rules",
     "state_from_record",
 ]
+
+
+Recall = Callable[[str, str], RuleState | None]
+"""Returns what was remembered for a rule's name and a fingerprint."""
 
 
 class _Standing(StrEnum):
@@ -61,14 +67,34 @@ def judge(
 
     ``state`` is what was remembered for ``fingerprint_of(rule, event)``. ``now`` is aware. When the
     verdict grants a run, the state is already stamped with it: store it before the run is attempted.
+    A state that need not be stored again is the same object.
     """
     missed = mismatch(rule, event)
     if missed:
         return Verdict(rule.name, "", VerdictKind.IGNORED, missed), state
-    mark = fingerprint_of(rule, event)
+    return _judge_matching(rule, event, fingerprint_of(rule, event), state, now)
+
+
+def judge_all(
+    rules: Iterable[Rule], event: Event, recall: Recall, now: datetime
+) -> list[tuple[Verdict, RuleState | None]]:
+    """Judge the event by each rule whose business it is. An empty list: no rule matches."""
+    judged = []
+    for rule in rules:
+        if not mismatch(rule, event):
+            mark = fingerprint_of(rule, event)
+            judged.append(_judge_matching(rule, event, mark, recall(rule.name, mark), now))
+    return judged
+
+
+def _judge_matching(
+    rule: Rule, event: Event, mark: str, state: RuleState | None, now: datetime
+) -> tuple[Verdict, RuleState | None]:
     standing, finding = _stand(rule, event)
     if standing is _Standing.SILENT:
         return Verdict(rule.name, mark, VerdictKind.IGNORED, finding), state
+    if state is None and standing is not _Standing.HOLDS:
+        return Verdict(rule.name, mark, VerdictKind.BELOW, finding), None
     known = _take_in(_not_from_the_future(state or RuleState(), now), event, standing)
     case = _Case(rule, event, mark, known, finding, now)
     if known.opened_at is None:
@@ -151,15 +177,15 @@ def _judge_new(case: _Case) -> tuple[Verdict, RuleState | None]:
     if held < rule.for_seconds:
         wanted = render_duration(rule.for_seconds)
         reason = f"{case.finding} for {render_duration(held)}, {wanted} are needed"
-        return case.verdict(VerdictKind.PENDING, reason), replace(known, pending_since=since)
+        waiting = known if known.pending_since else replace(known, pending_since=since)
+        return case.verdict(VerdictKind.PENDING, reason), waiting
     granted, words = _grant(case)
     lasting = f" for {render_duration(held)}" if rule.for_seconds else ""
-    opened = replace(
-        known,
-        pending_since=None,
+    opened = RuleState(
         opened_at=now,
         incident_id=_new_incident_id(case.mark, now),
         last_run_at=now if granted else known.last_run_at,
+        subjects=known.subjects,
     )
     verdict = case.verdict(
         VerdictKind.OPENED,
@@ -180,18 +206,16 @@ def _judge_quiet(case: _Case) -> tuple[Verdict, RuleState | None]:
 
 
 def _take_in(known: RuleState, event: Event, standing: _Standing) -> RuleState:
-    """Return the state with the event's value and with its subject among those that are wrong, or not.
+    """Return the state with the event's subject among those that are wrong, or not among them.
 
     Between threshold and clear a subject stays wrong in an open incident, and never begins one.
     """
-    subjects = known.subjects
+    is_in = event.subject in known.subjects
     if standing is _Standing.HOLDS:
-        if event.subject not in subjects:
-            subjects = (*subjects, event.subject)[-MAX_SUBJECTS:]
-    elif standing is _Standing.CLEARED or known.opened_at is None:
-        subjects = tuple(subject for subject in subjects if subject != event.subject)
-    value = event.value if event.value is not None and math.isfinite(event.value) else known.last_value
-    return replace(known, subjects=subjects, last_value=value)
+        return known if is_in else replace(known, subjects=(*known.subjects, event.subject)[-MAX_SUBJECTS:])
+    if not is_in or (standing is _Standing.BETWEEN and known.opened_at is not None):
+        return known
+    return replace(known, subjects=tuple(name for name in known.subjects if name != event.subject))
 
 
 def _why_it_stays(known: RuleState, event: Event) -> str:
@@ -225,17 +249,18 @@ def _rest(case: _Case) -> RuleState | None:
     """Return what is left to remember when nothing is wrong: a cooldown that still runs, or nothing."""
     if _cooldown_left(case) <= 0:
         return None
-    return RuleState(last_run_at=case.known.last_run_at, last_value=case.known.last_value)
+    return RuleState(last_run_at=case.known.last_run_at)
 
 
 def _not_from_the_future(known: RuleState, now: datetime) -> RuleState:
     """Return the state with no stamp after now: a clock set back must not hold a rule for a year."""
-    if all(stamp is None or stamp <= now for stamp in (known.pending_since, known.last_run_at)):
+    since, last = known.pending_since, known.last_run_at
+    if (since is None or since <= now) and (last is None or last <= now):
         return known
     return replace(
         known,
-        pending_since=known.pending_since and min(known.pending_since, now),
-        last_run_at=known.last_run_at and min(known.last_run_at, now),
+        pending_since=since and min(since, now),
+        last_run_at=last and min(last, now),
     )
 
 

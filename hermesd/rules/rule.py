@@ -6,7 +6,9 @@ are seconds, titles are checked. This module must never judge an event.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import cached_property, lru_cache
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -124,15 +126,24 @@ class Rule(_File):
             raise ValueError(f"a value can meet both threshold {self.threshold} and clear {self.clear}")
         return self
 
-    @property
+    @cached_property
     def ends(self) -> Threshold | None:
         """What resolves an incident by its value: ``clear``, or the threshold's negation."""
         if self.clear is None and self.threshold is not None:
             return self.threshold.negation()
         return self.clear
 
+    @cached_property
+    def group_readers(self) -> tuple[Callable[[Event], str], ...]:
+        """How to read each label of ``group_by``."""
+        return tuple(reader(name) for name in self.group_by)
+
 
 def fingerprint_of(rule: Rule, event: Event) -> str:
     """Return the identity of the incident that the event belongs to under the rule."""
-    labels = {name: reader(name)(event) for name in rule.group_by}
-    return fingerprint(rule.name, labels, rule.group_by)
+    return _fingerprint(rule.name, rule.group_by, tuple(read(event) for read in rule.group_readers))
+
+
+@lru_cache(maxsize=8192)
+def _fingerprint(rule: str, names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return fingerprint(rule, dict(zip(names, values, strict=True)), names)

@@ -37,7 +37,6 @@ class RuleState:
     opened_at: datetime | None = None
     incident_id: str = ""
     last_run_at: datetime | None = None
-    last_value: float | None = None
     subjects: tuple[str, ...] = ()
 
     def to_record(self) -> dict[str, Any]:
@@ -47,7 +46,6 @@ class RuleState:
             "opened_at": self.opened_at and self.opened_at.isoformat(),
             "incident_id": self.incident_id,
             "last_run_at": self.last_run_at and self.last_run_at.isoformat(),
-            "last_value": self.last_value,
             "subjects": list(self.subjects),
         }
 
@@ -59,7 +57,6 @@ def state_from_record(record: dict[str, Any]) -> RuleState:
         opened_at=_moment(record["opened_at"]),
         incident_id=str(record["incident_id"]),
         last_run_at=_moment(record["last_run_at"]),
-        last_value=record["last_value"],
         subjects=tuple(record["subjects"]),
     )
 
