@@ -42,6 +42,8 @@ def configure_logging(level: str = "info", *, journald: bool = False, stream: Te
 
 def visible(text: str) -> str:
     """Return ``text`` on one line with every control, bidi and zero-width character made visible."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
