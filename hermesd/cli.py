@@ -33,7 +33,7 @@ EXIT_NO_SANDBOX: Final = 3
     "conf",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="A layer of configuration, later ones over earlier ones. Default: the shipped one, then /etc/hermesd/conf.d.",
+    help="A layer of configuration, later ones over earlier ones. Default: shipped, then /etc/hermesd.",
 )
 @click.pass_context
 def main(context: click.Context, conf: tuple[Path, ...]) -> None:

@@ -63,6 +63,7 @@ class Gate:
         self._places = asyncio.Semaphore(policy.settings.parallel_containers)
         self._tokens = Tokens(policy.stages.token_ms / 1000)
         self._flights: dict[str, tuple[Flight, asyncio.Task[CommandResult]]] = {}
+        self._entering = asyncio.Lock()
         self._failed = ""
 
     async def reopen(self) -> None:
@@ -89,7 +90,8 @@ class Gate:
     async def run(self, request: CommandRequest, listen: Listener) -> CommandResult:
         """Answer a request: run it once, join it when it is under way, or say what became of it."""
         try:
-            flight, task = await self._enter(request)
+            async with self._entering:  # two askers of one request must not both find it fresh
+                flight, task = await self._enter(request)
         except _Answered as answer:
             return answer.result
         except (LedgerError, AuditError) as error:

@@ -60,10 +60,10 @@ class Terminal:
 
     async def _read(self) -> bool:
         loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        loop.add_reader(self._fd, lambda: ready.done() or ready.set_result(None))
+        ready = asyncio.Event()
+        loop.add_reader(self._fd, ready.set)
         try:
-            await ready
+            await ready.wait()
         finally:
             loop.remove_reader(self._fd)
         try:
@@ -81,14 +81,20 @@ async def terminal(
     """Run a program on a pseudo-terminal, as ``account``."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (_ROWS, _COLUMNS))
-    identity: dict[str, object] = {}
     if account is not None:
         os.fchown(theirs, account.uid, account.gid)
-        identity = {"user": account.uid, "group": account.gid, "extra_groups": []}
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environ), start_new_session=True,
-        cwd="/", **identity,
-    )  # fmt: skip
+        *argv,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=dict(environ),
+        start_new_session=True,
+        cwd="/",
+        user=account.uid if account else None,
+        group=account.gid if account else None,
+        extra_groups=[] if account else None,
+    )
     os.close(theirs)
     try:
         yield Terminal(ours, process)

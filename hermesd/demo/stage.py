@@ -7,6 +7,7 @@ end. It must never use a path outside that folder, except to read the program it
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -120,35 +121,29 @@ async def _once(path: Path, kind: str, payload: Mapping[str, Any]) -> dict[str, 
 @asynccontextmanager
 async def theatre(folder: Path, world: World, players: Cast, language: str) -> AsyncIterator[Theatre]:
     """Start both processes over the shipped configuration and the demo's few lines."""
+    program = await asyncio.to_thread(_set_up, folder, world, players, language)
+    layers = ["--conf", str(_shipped_for(program)), "--conf", str(folder / "conf.d")]
+    async with AsyncExitStack() as stack:
+        started = []
+        for name, command, account in (
+            ("executor", "executor", players.executor),
+            ("agent", "run", players.agent),
+        ):
+            log_path = folder / f"{name}.log"
+            part = child(name, [*layers, command], program=program, account=account, log_path=log_path)
+            started.append(await stack.enter_async_context(part))
+        yield Theatre(folder, program, players, *started)
+
+
+def _set_up(folder: Path, world: World, players: Cast, language: str) -> Program:
+    """Make the folders and the configuration; return how the program is started from there."""
     folder.chmod(0o755)
     for name, account in (("agent", players.agent), ("executor", players.executor)):
         (folder / name).mkdir(mode=0o755)
         if account is not None:
             os.chown(folder / name, account.uid, account.gid)
-    overlay = folder / "conf.d"
-    _lay_over(overlay, folder, world, players, language)
-    program = readable_program(folder, players)
-    layers = ["--conf", str(_shipped_for(program)), "--conf", str(overlay)]
-    async with AsyncExitStack() as stack:
-        executor = await stack.enter_async_context(
-            child(
-                "hermesd-executor",
-                [*layers, "executor"],
-                program=program,
-                account=players.executor,
-                log_path=folder / "executor.log",
-            )  # fmt: skip
-        )
-        agent = await stack.enter_async_context(
-            child(
-                "hermesd",
-                [*layers, "run"],
-                program=program,
-                account=players.agent,
-                log_path=folder / "agent.log",
-            )  # fmt: skip
-        )
-        yield Theatre(folder, program, players, executor, agent)
+    _lay_over(folder / "conf.d", folder, world, players, language)
+    return readable_program(folder, players)
 
 
 def _lay_over(overlay: Path, folder: Path, world: World, players: Cast, language: str) -> None:

@@ -65,6 +65,7 @@ class Teller:
         self._began = monotonic()
 
     def __call__(self, line: str = "", *, plain: bool = False) -> None:
+        """Say one or more lines; ``plain`` ones carry no time."""
         if self._silent:
             return
         mark = "         " if plain or not line else f"{monotonic() - self._began:6.1f} s "
@@ -184,7 +185,8 @@ async def _pending(play: Theatre) -> dict[str, Any] | None:
 
 
 async def _until(look: Callable[[], Any]) -> dict[str, Any]:
-    while (found := await look()) is None:
+    """Look as a person would, a few times a second. The caller's patience is the clock."""
+    while (found := await look()) is None:  # noqa: ASYNC110 - it watches another process
         await asyncio.sleep(_LOOK_SECONDS)
     result: dict[str, Any] = found
     return result
@@ -210,8 +212,8 @@ def _tell_end(seen: Seen, disk: World, say: Teller, text: Texts) -> None:
     say()
     say(text.stages, plain=True)
     for stage in seen.run["stages"]:
-        row = f"  {stage['round']:>2}  {stage['name']:<9}{stage['ms']:>10.1f} ms  / {stage['budget_ms']:>10} ms  "
-        say(f"{row}{stage['outcome']}", plain=True)
+        times = f"{stage['ms']:>10.1f} ms  / {stage['budget_ms']:>10} ms"
+        say(f"  {stage['round']:>2}  {stage['name']:<9}{times}  {stage['outcome']}", plain=True)
     say()
     kept = text.live_kept if seen.live_files_intact else text.live_lost
     say(kept.format(path=disk.root))

@@ -113,7 +113,7 @@ class _Container:
         self._forget = forget
         self._pidfd = -1
         self._namespace = ""
-        self._destroyed: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         seccomp = build_filter(sockets=bool(profile.files), shared_pids=profile.host_pid)
         self._dialogue = Dialogue(child, limits_of(profile), seccomp)
 
@@ -137,20 +137,23 @@ class _Container:
 
     async def resolve(self, job: Job) -> tuple[Resolved, ...]:
         """Hand the job in; return what its paths are. Raise PathRefused or SandboxError."""
-        return await self._dialogue.resolve(folders.in_container(job))
+        return await self._dialogue.resolve(job)
 
     async def run(self) -> Ended:
         """Give the word to go and wait for the end."""
         try:
             return await self._dialogue.run()
         finally:
-            await self.destroy()
+            self._begin_end()
 
     async def destroy(self) -> None:
         """End everything in it, once; whoever calls again waits for the same end."""
-        if self._destroyed is None:
-            self._destroyed = asyncio.create_task(self._end(), name=f"end-container-{self.pid}")
-        await asyncio.shield(self._destroyed)
+        await asyncio.shield(self._begin_end())
+
+    def _begin_end(self) -> asyncio.Task[None]:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name=f"end-container-{self.pid}")
+        return self._ending
 
     async def _end(self) -> None:
         self._child.hang_up()

@@ -88,9 +88,6 @@ class Options:
         table = folders.read_mountinfo()
         options: list[str] = []
         for mount in sorted(self._profile.mounts, key=lambda mount: mount.root.count("/")):
-            if mount.root == "/":
-                options += ["--ro-bind-fd", self._opened(folders.root_stand_in()), folders.ROOT_STAND_IN]
-                continue
             fd = folders.open_root(mount, table)
             option = "--bind-fd" if mount.mode == "rw" else "--ro-bind-fd"
             options += [option, self._pass(fd), mount.root]

@@ -7,19 +7,15 @@ root for reading: what comes out can be mounted and looked at, nothing else.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
-from hermesd.control.sandbox.base import Job, Mount, PathUse, SandboxError
+from hermesd.control.sandbox.base import Mount, SandboxError
 
 OURS: Final = ("/proc", "/sys", "/dev", "/hermes")
 """The container's own folders, and what no root may reach (checked again here, behind the gate)."""
-
-ROOT_STAND_IN: Final = "/hermes/root"
-"""Where an object of the root file system is mounted for commands that measure `/` itself."""
 
 
 def open_beneath(path: str) -> int:
@@ -52,9 +48,9 @@ def open_root(mount: Mount, mountinfo: str) -> int:
 def root_fault(mount: Mount, mountinfo: str) -> str:
     """Return why a root may not be mounted, as far as its name and the mount table tell."""
     parts = mount.root.split("/")[1:]
-    if not mount.root.startswith("/") or any(part in ("", ".", "..") for part in parts):
+    if not mount.root.startswith("/") or (mount.root != "/" and any(part in ("", ".", "..") for part in parts)):
         return "it is not an absolute path in normal form"
-    if mount.root == "/run" or any(mount.root == own or mount.root.startswith(own + "/") for own in OURS):
+    if mount.root in ("/", "/run") or any(mount.root == own or mount.root.startswith(own + "/") for own in OURS):
         return "it is never given to a command"
     if mount.mode not in ("ro", "rw"):
         return f"{mount.mode!r} is no mode"
@@ -73,21 +69,6 @@ def _unescape(point: str) -> str:
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         point = point.replace(code, char)
     return point
-
-
-def root_stand_in() -> str:
-    """Return a folder on the root file system that a container holds anyway. Raise SandboxError."""
-    if Path("/usr").lstat().st_dev == Path("/").lstat().st_dev:
-        return "/usr"
-    raise SandboxError("/ cannot be looked at from a container here: /usr is a file system of its own")
-
-
-def in_container(job: Job) -> Job:
-    """Return the job with its paths as the container knows them: `/` by its stand-in."""
-    if any(path.root == "/" and path.beneath for path in job.paths):
-        raise SandboxError("nothing beneath / as a root can be given to a container")
-    paths = (PathUse(ROOT_STAND_IN) if path.root == "/" else path for path in job.paths)
-    return dataclasses.replace(job, paths=tuple(paths))
 
 
 def open_file(path: str) -> int:

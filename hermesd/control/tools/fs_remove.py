@@ -1,0 +1,142 @@
+"""Removes exactly the files of a manifest, or nothing when the world is not what it says.
+
+Called as ``FD`` (what follows is ignored: it is what the preview was asked for) with the manifest on
+standard input. First every record is compared with the file that its path leads to now, beneath FD,
+through no link; one difference and nothing is removed. Then each is compared again through its
+folder's descriptor and unlinked there. Exit 0 when all were dealt with, 2 for what is no manifest,
+3 for a world that differs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from .manifest_file import MAX_ENTRIES, BadManifestError, Record, difference, read_record
+from .rows import Value, path_fields, render, write_row
+
+WORLD_DIFFERS = 3
+MAX_SHOWN = 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_BLOCK = 512
+
+
+def main(argv: list[str]) -> int:
+    """Verify, remove, and print one row of what was gained, then rows of what was skipped."""
+    root = int(argv[0])
+    manifest = sys.stdin.buffer.read()
+    try:
+        differing = [(record, why) for record in read_manifest(manifest) if (why := _differs(root, record))]
+    except BadManifestError as error:
+        sys.stderr.write(f"this is not a manifest: {error}\n")
+        return os.EX_USAGE
+    if differing:
+        sys.stderr.write("".join(f"{_shown(record)} {why}\n" for record, why in differing[:MAX_SHOWN]))
+        return WORLD_DIFFERS
+    return remove(root, manifest)
+
+
+def read_manifest(data: bytes) -> Iterator[Record]:
+    """Yield the records. Raise BadManifestError for a record that cannot be read, or too many of them."""
+    start = 0
+    for _ in range(MAX_ENTRIES):
+        end = data.find(b"\0", start)
+        if end < 0:
+            break
+        yield read_record(data[start:end])
+        start = end + 1
+    if start != len(data):
+        raise BadManifestError("it is cut off or too long")
+
+
+def remove(root: int, manifest: bytes) -> int:
+    """Unlink every file of a manifest that still is what it was; return the exit status."""
+    free_before = _free(root)
+    removed = size = blocks = skipped = 0
+    reasons: list[dict[str, Value]] = []
+    for record in read_manifest(manifest):
+        why = _unlink(root, record)
+        if why:
+            skipped += 1
+            reasons += [{**path_fields(record.path), "reason": why}] if skipped <= MAX_SHOWN else []
+            continue
+        removed, size, blocks = removed + 1, size + record.size, blocks + record.blocks
+    os.sync()
+    freed = _free(root) - free_before
+    write_row(
+        {
+            "files_removed": removed,
+            "files_skipped": skipped,
+            "size_bytes": size,
+            "disk_bytes": blocks * _BLOCK,
+            "freed_bytes": freed if freed > 0 or not blocks else blocks * _BLOCK,
+        }
+    )
+    for reason in reasons:
+        write_row(reason)
+    return os.EX_OK
+
+
+def _differs(root: int, record: Record) -> str:
+    """Return how the file that a record names differs from it now."""
+    try:
+        folder, name = _open_folder(root, record.path)
+    except OSError as error:
+        return _words(error)
+    try:
+        return difference(record, os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except OSError as error:
+        return _words(error)
+    finally:
+        os.close(folder)
+
+
+def _unlink(root: int, record: Record) -> str:
+    """Unlink one file, compared again through the descriptor of its folder; return why not."""
+    try:
+        folder, name = _open_folder(root, record.path)
+    except OSError as error:
+        return _words(error)
+    try:
+        why = difference(record, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        if not why:
+            os.unlink(name, dir_fd=folder)
+    except OSError as error:
+        return _words(error)
+    finally:
+        os.close(folder)
+    return why
+
+
+def _open_folder(root: int, path: bytes) -> tuple[int, bytes]:
+    """Return a descriptor of the folder that a path ends in, each step a name that is not followed."""
+    *folders, name = path.split(b"/")
+    if name in (b"", b".", b"..") or any(part in (b"", b".", b"..") for part in folders):
+        raise OSError(0, "has a path that leads elsewhere")
+    device = os.fstat(root).st_dev
+    fd = os.dup(root)
+    try:
+        for part in folders:
+            inner = os.open(part, _FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        if os.fstat(fd).st_dev != device:
+            raise OSError(0, "lies in another mount")
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, name
+
+
+def _free(root: int) -> int:
+    found = os.fstatvfs(root)
+    return found.f_bfree * found.f_frsize
+
+
+def _words(error: OSError) -> str:
+    return error.strerror.lower() if error.errno and error.strerror else str(error.strerror)
+
+
+def _shown(record: Record) -> str:
+    return render(path_fields(record.path)["path"])
