@@ -21,7 +21,7 @@ from hermesd.telemetry import visible
 
 MAX_TEXT: Final = 64 * 1024
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-_FIELD: Final = re.compile(r"\{([a-z_]+)(?::([a-z]+))?\}")
+_FIELD: Final = re.compile(r"\{([A-Za-z][A-Za-z0-9_]*)(?::([a-z]+))?\}")
 
 Row = dict[str, JsonValue]
 

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from hermesd.control.roots import covering, normal_path_fault
 
@@ -57,12 +57,22 @@ class Argument(BaseModel):
             raise ValueError("needs `values`: each value with its meaning")
         if self.type == "path" and not (self.roots or self.exact):
             raise ValueError("a path needs `roots` or `exact`")
-        for root in (*self.roots, *self.exact):
-            if fault := normal_path_fault(root):
-                raise ValueError(f"{root!r} {fault}")
-        if self.pattern:
-            _compile(self.pattern)
         return self
+
+    @field_validator("roots", "exact")
+    @classmethod
+    def _normal(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            if fault := normal_path_fault(path):
+                raise ValueError(f"{path!r} {fault}")
+        return paths
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        if pattern:
+            _compile(pattern)
+        return pattern
 
     def json_schema(self) -> dict[str, JsonValue]:
         """Return the argument as JSON Schema."""
