@@ -85,6 +85,12 @@ class Metrics:
         self.approvals = Counter(
             "hermesd_approvals", "Pending operations ended", ["outcome"], registry=self.registry
         )
+        self.unreadable = Counter(
+            "hermesd_unreadable",
+            "Input that could not be read as an event",
+            ["source"],
+            registry=self.registry,
+        )
         self.source_restarts = Counter(
             "hermesd_source_restarts", "Sources started again", ["source"], registry=self.registry
         )

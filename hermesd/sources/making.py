@@ -1,0 +1,39 @@
+"""Builds sources from their settings, and imports what each kind needs only when it is wanted.
+
+aiohttp costs a fifth of a second and aiomqtt a tenth: a host that uses neither pays for neither.
+This module must never start anything: the supervisor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hermesd.sources.base import Source
+from hermesd.sources.host import HostSource
+from hermesd.sources.probe import Probe
+from hermesd.sources.settings import HealthSettings, HostSettings, MqttSettings, SourceSettings
+from hermesd.sources.supervisor import Make
+from hermesd.sources.zygote import Zygote
+from hermesd.telemetry import Metrics
+
+
+def source_maker(zygote: Zygote, host: str, metrics: Metrics, environ: Mapping[str, str]) -> Make:
+    """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials."""
+    sessions: dict[str, set[str]] = {}
+
+    def make(settings: SourceSettings) -> Source:
+        if isinstance(settings, HostSettings):
+            return HostSource(settings, Probe(zygote), host)
+        if isinstance(settings, MqttSettings):
+            from hermesd.sources.mqtt import MqttSource  # noqa: PLC0415 - see above
+
+            return MqttSource(settings, host, metrics, environ=environ, sessions=sessions)
+        if isinstance(settings, HealthSettings):
+            from hermesd.sources.health import HealthSource  # noqa: PLC0415 - see above
+
+            return HealthSource(settings, host)
+        from hermesd.sources.webhook import WebhookSource  # noqa: PLC0415 - see above
+
+        return WebhookSource(settings, metrics, environ=environ)
+
+    return make
