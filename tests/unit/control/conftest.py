@@ -126,9 +126,8 @@ class House:
 
 def manifest(*files: tuple[bytes, int]) -> bytes:
     """Return a manifest as the preview tool writes it: nine numbers and a path, NUL-ended."""
-    return b"".join(
-        b"1 %d %d 8 0 33188 1000 1000 1 %s\0" % (7 + n, size, path) for n, (path, size) in enumerate(files)
-    )
+    lines = (b"1 %d %d 8 0 33188 1000 1000 1 %s\0" % (7 + n, *file[::-1]) for n, file in enumerate(files))
+    return b"".join(lines)
 
 
 @pytest.fixture
@@ -138,7 +137,8 @@ def house(tmp_path):
     overlay = tmp_path / "conf.d"
     overlay.mkdir()
     (overlay / "permissions.toml").write_text(
-        f'[reach]\nreadable_roots = ["/tmp", "/var"]\nwritable_roots = ["{data}"]\n[people]\noperator_uids = [4711]\n'
+        f'[reach]\nreadable_roots = ["/tmp", "/var"]\nwritable_roots = ["{data}"]\n'
+        "[people]\noperator_uids = [4711]\n"
     )
     sandbox = PlayedSandbox()
     sandbox.answers["fs_targets"] = Ended(0, manifest((b"cache/a", 1000), (b"cache/b", 500)), b"", 1.0)

@@ -56,7 +56,7 @@ def test_the_good_definition_that_the_bad_ones_are_made_of_loads(tmp_path):
         (('["/var"]', '["/var/lib/hermesd-executor/audit"]'), 11, "own state"),
         (('["/var"]', '["/var/../etc"]'), 11, "'..'"),
         (('default     = "/var/log"', 'default     = "/etc"'), 12, "outside"),
-        (('"path"\ndescription', '"path"\npattern = "(a+)+"\ndescription'), 11, "repeat inside a repeat"),
+        (('"path"\ndescription', '"path"\npattern = "(a+)+"\ndescription'), 10, "repeat inside a repeat"),
         (('permission  = "public"', 'permission  = "public"\nshell = true'), 5, "no such setting"),
         (('effect      = "read"', 'effect      = "readd"'), 3, "read"),
         (("executable ", "nothing "), 5, "no such setting"),

@@ -1,0 +1,165 @@
+"""The two real processes, started as the launcher starts them, with everything beneath one folder."""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from hermesd.confd import shipped
+from hermesd.demo.stage import AskError, Theatre, cast, readable_program
+from hermesd.launcher import Child, child
+
+WAIT_SECONDS = 20
+
+
+class Pair:
+    """An agent and an executor. Each can be started, stopped and killed by itself; state stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.players = cast()
+        self.parts: dict[str, tuple[Child, AsyncExitStack]] = {}
+        self.data = folder / "data"
+        self.make(self.data, self.players.executor)
+        for name, account in (("agent", self.players.agent), ("executor", self.players.executor)):
+            self.make(folder / name, account)
+        self.conf = folder / "conf.d"
+        self.program = readable_program(folder, self.players)
+        self.write("daemon.toml.d/paths.toml", self.paths())
+        self.write("permissions.toml.d/reach.toml", self.reach())
+        self.write("sources/host.toml", 'kind = "host"\nenabled = false\n')
+
+    def make(self, path: Path, account) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        if account is not None:
+            os.chown(path, account.uid, account.gid)
+
+    def paths(self) -> str:
+        agent, executor = self.folder / "agent", self.folder / "executor"
+        uid = self.players.agent.uid if self.players.agent else os.geteuid()
+        return (
+            f'[agent]\nstate_dir = "{agent}/state"\ncontrol_socket = "{agent}/control.sock"\n'
+            f'executor_socket = "{executor}/agent.sock"\noperator_uids = [{self.operator_uid}]\n'
+            f'[executor]\nstate_dir = "{executor}/state"\nagent_socket = "{executor}/agent.sock"\n'
+            f'operator_socket = "{executor}/operator.sock"\nagent_user = "{uid}"\n'
+            f'same_user = {str(self.players.agent is None).lower()}\nsandbox = "bubblewrap"\n'
+        )
+
+    def reach(self) -> str:
+        return (
+            f'[reach]\nreadable_roots = ["/tmp", "/var"]\nwritable_roots = ["{self.data}"]\n'
+            f"[people]\noperator_uids = [{self.operator_uid}]\n"
+        )
+
+    @property
+    def operator_uid(self) -> int:
+        return self.players.operator.uid if self.players.operator else os.geteuid()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.conf / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    async def start(self, *names: str) -> None:
+        for name in names or ("executor", "agent"):
+            stack = AsyncExitStack()
+            part = await stack.enter_async_context(
+                child(
+                    name,
+                    ["--conf", str(shipped()), "--conf", str(self.conf), "run" if name == "agent" else name],
+                    program=self.program,
+                    account=getattr(self.players, name),
+                    log_path=self.folder / f"{name}.log",
+                )
+            )
+            self.parts[name] = (part, stack)
+
+    async def stop(self, *names: str) -> None:
+        for name in names or ("agent", "executor"):
+            if name in self.parts:
+                _part, stack = self.parts.pop(name)
+                await stack.aclose()
+
+    async def kill(self, name: str) -> None:
+        """kill -9, as the machine's worst day does it."""
+        part, stack = self.parts.pop(name)
+        os.kill(part.pid, signal.SIGKILL)
+        await part.process.wait()
+        await stack.aclose()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    @property
+    def theatre(self) -> Theatre:
+        return Theatre(self.folder, self.program, self.players, None, None)
+
+    async def agent(self, kind: str, **payload):
+        return await self.theatre.ask_agent(kind, payload)
+
+    async def executor(self, kind: str, **payload):
+        return await self.theatre.ask_executor(kind, payload)
+
+    async def until(self, look, seconds: float = WAIT_SECONDS):
+        """Return the first true answer of ``look``, a coroutine function."""
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    found = await look()
+                except AskError:
+                    found = None
+                if found:
+                    return found
+                await asyncio.sleep(0.05)
+
+    async def ended_runs(self, count: int = 1):
+        async def look():
+            runs = (await self.agent("runs", limit=1000))["runs"]
+            return runs if len([run for run in runs if run["status"] == "ended"]) >= count else None
+
+        return await self.until(look)
+
+    async def pending(self):
+        async def look():
+            return (await self.executor("approvals"))["operations"]
+
+        return (await self.until(look))[0]
+
+    async def approve(self, operation_id: str):
+        shown = await self.executor("approve.show", id=operation_id)
+        return await self.executor(
+            "approve.redeem", id=operation_id, token=shown["token"], second=shown["second_word"]
+        )
+
+    def rubbish(self, files: int = 5, size: int = 20_000) -> list[Path]:
+        """Lay caches down beneath the data folder, owned by who would clean them."""
+        cache = self.data / "cache"
+        self.make(cache, self.players.executor)
+        made = []
+        for number in range(files):
+            path = cache / f"{number:03d}.bin"
+            path.write_bytes(os.urandom(size))
+            if self.players.executor:
+                os.chown(path, self.players.executor.uid, self.players.executor.gid)
+            os.utime(path, (1e9, 1e9))
+            made.append(path)
+        return made
+
+
+@pytest.fixture
+async def pair():
+    # Not tmp_path: other users must be able to reach it.
+    folder = Path(tempfile.mkdtemp(prefix="hermesd-e2e-"))
+    folder.chmod(0o755)
+    made = Pair(folder)
+    try:
+        yield made
+    finally:
+        await made.stop()
+        shutil.rmtree(folder)
