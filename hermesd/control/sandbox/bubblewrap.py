@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable
 from typing import Final
 
-from hermesd.control.sandbox import folders, leftovers, remedies, supply
+from hermesd.control.sandbox import leftovers, remedies, supply
 from hermesd.control.sandbox.base import Container, Ended, Job, Profile, Resolved, SandboxError, SelfTest
 from hermesd.control.sandbox.bwrap_options import Options
 from hermesd.control.sandbox.cgroups import Group, Groups

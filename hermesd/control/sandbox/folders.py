@@ -48,9 +48,13 @@ def open_root(mount: Mount, mountinfo: str) -> int:
 def root_fault(mount: Mount, mountinfo: str) -> str:
     """Return why a root may not be mounted, as far as its name and the mount table tell."""
     parts = mount.root.split("/")[1:]
-    if not mount.root.startswith("/") or (mount.root != "/" and any(part in ("", ".", "..") for part in parts)):
+    if not mount.root.startswith("/") or (
+        mount.root != "/" and any(part in ("", ".", "..") for part in parts)
+    ):
         return "it is not an absolute path in normal form"
-    if mount.root in ("/", "/run") or any(mount.root == own or mount.root.startswith(own + "/") for own in OURS):
+    if mount.root in ("/", "/run") or any(
+        mount.root == own or mount.root.startswith(own + "/") for own in OURS
+    ):
         return "it is never given to a command"
     if mount.mode not in ("ro", "rw"):
         return f"{mount.mode!r} is no mode"

@@ -11,7 +11,7 @@ import sys
 import time
 
 from .manifest_file import MAX_ENTRIES, record_of, write_record
-from .removable import KINDS, is_removable
+from .removable import KINDS, is_removable, siblings_of
 from .walk import Folder, Skipped, join, walk
 
 
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"the kinds are {', '.join(KINDS)}\n")
         return os.EX_USAGE
     before = time.time() - older
-    root_name = os.path.basename(os.fsencode(os.readlink(f"/proc/self/fd/{root}")))
+    root_name = os.fsencode(os.readlink(f"/proc/self/fd/{root}")).rpartition(b"/")[2]  # noqa: PTH115 - see rows
     entries = 0
     for folder in walk(root, Skipped()):
         for record in _records(folder, root_name, kinds, before):
@@ -36,14 +36,14 @@ def main(argv: list[str]) -> int:
 
 
 def _records(folder: Folder, root_name: bytes, kinds: frozenset[str], before: float) -> list[bytes]:
-    names = frozenset(name for name, _status in folder.files)
+    beside = siblings_of(name for name, _status in folder.files)
     folders = (root_name, *folder.path.split(b"/")) if folder.path else (root_name,)
     return [
         write_record(record_of(join(folder.path, name), status))
         for name, status in folder.files
         if status.st_nlink == 1
         and status.st_mtime <= before
-        and is_removable(name, folders, names, kinds)
+        and is_removable(name, folders, beside, kinds)
         and not _is_database(folder.fd, name)
     ]
 

@@ -7,7 +7,6 @@ hold anything else. The preview writes records, the removal reads them and compa
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 MAX_ENTRIES = 1_000_000
 FIELDS = 10
@@ -17,45 +16,28 @@ class BadManifestError(ValueError):
     """The bytes are not a manifest."""
 
 
-@dataclass(frozen=True, slots=True)
 class Record:
     """One file. ``blocks`` count 512 bytes each; ``mode`` is the whole st_mode."""
 
-    dev: int
-    ino: int
-    size: int
-    blocks: int
-    mtime_ns: int
-    mode: int
-    uid: int
-    gid: int
-    nlink: int
-    path: bytes
+    def __init__(self, numbers: tuple[int, ...], path: bytes) -> None:
+        self.numbers = numbers
+        self.dev, self.ino, self.size, self.blocks, self.mtime_ns = numbers[:5]
+        self.mode, self.uid, self.gid, self.nlink = numbers[5:]
+        self.path = path
 
 
 def record_of(path: bytes, status: os.stat_result) -> Record:
     """Return the record of a file's status."""
-    return Record(
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_blocks,
-        status.st_mtime_ns,
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_nlink,
-        path,
+    numbers = (
+        *(status.st_dev, status.st_ino, status.st_size, status.st_blocks, status.st_mtime_ns),
+        *(status.st_mode, status.st_uid, status.st_gid, status.st_nlink),
     )
+    return Record(numbers, path)
 
 
 def write_record(record: Record) -> bytes:
     """Return the record as bytes."""
-    numbers = (
-        *(record.dev, record.ino, record.size, record.blocks, record.mtime_ns),
-        *(record.mode, record.uid, record.gid, record.nlink),
-    )
-    return b" ".join(b"%d" % number for number in numbers) + b" " + record.path + b"\0"
+    return b" ".join(b"%d" % number for number in record.numbers) + b" " + record.path + b"\0"
 
 
 def read_record(data: bytes) -> Record:
@@ -63,7 +45,7 @@ def read_record(data: bytes) -> Record:
     fields = data.split(b" ", FIELDS - 1)
     if len(fields) != FIELDS or not all(field.isdigit() for field in fields[:-1]) or not fields[-1]:
         raise BadManifestError("a record cannot be read")
-    return Record(*(int(field) for field in fields[:-1]), fields[-1])
+    return Record(tuple(int(field) for field in fields[:-1]), fields[-1])
 
 
 def difference(record: Record, status: os.stat_result) -> str:
