@@ -246,13 +246,17 @@ class CatalogueView(Word):
 
 
 class Action(Word):
-    """One proposed step of a decision. ``needs`` names steps of the same decision that come first."""
+    """One proposed step of a decision. ``needs`` names steps of the same decision that come first.
+
+    ``confirm`` asks that a person confirms it even if its command would not need it.
+    """
 
     step: Identifier
     command: CommandName
     args: dict[ArgumentName, JsonValue] = Field(default_factory=dict, max_length=32)
     intent: str = Field(min_length=1, max_length=500)
     needs: tuple[Identifier, ...] = ()
+    confirm: bool = False
 
 
 class Finish(Word):
