@@ -1,0 +1,159 @@
+"""The dispatcher: takes events from the inbox to their verdicts, and lets runs start.
+
+One loop, one batch at a time: judge and commit, write the evidence and sync it, and only then tell
+those who act on it. A full disk or a slow store makes it wait and try again; an audit log that
+cannot be written ends it, and the process with it, since nothing may happen that is not recorded.
+
+This module must never decide what a verdict means; the rules and the batch do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from hermesd.audit import AuditLog
+from hermesd.config import Config
+from hermesd.incidents import Incident, Run
+from hermesd.pipeline.inbox import Inbox
+from hermesd.pipeline.judging import Judged, judge_batch
+from hermesd.pipeline.resolutions import Resolutions
+from hermesd.state.events import prune
+from hermesd.state.store import Store, StoreError
+from hermesd.telemetry import Metrics
+
+log = logging.getLogger("hermesd.dispatcher")
+
+BATCH_EVENTS: Final = 512
+RETRY_SECONDS: Final = 1.0
+PRUNE_SECONDS: Final = 3600.0
+PRUNE_EVENTS: Final = 10_000
+
+
+class Starter(Protocol):
+    """Who carries runs: the runner."""
+
+    def start(self, run: Run) -> None:
+        """Begin a run that has a place and is recorded."""
+        ...
+
+
+class Dispatcher:
+    """Judges what the inbox holds. ``config`` returns what is in force now."""
+
+    def __init__(
+        self,
+        store: Store,
+        audit: AuditLog,
+        metrics: Metrics,
+        inbox: Inbox,
+        starter: Starter,
+        resolutions: Resolutions,
+        *,
+        config: Callable[[], Config],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._audit = audit
+        self._metrics = metrics
+        self._inbox = inbox
+        self._starter = starter
+        self._resolutions = resolutions
+        self._config = config
+        self._now = now
+        self._pruned_at = 0.0
+
+    async def run(self) -> None:
+        """Judge until cancelled. Raise AuditError when evidence cannot be written."""
+        while True:
+            await self._inbox.arrival()
+            while await self._judge_patiently():
+                pass
+            await self._prune()
+
+    async def _judge_patiently(self) -> bool:
+        try:
+            return await self.judge_once() == BATCH_EVENTS
+        except StoreError as error:
+            log.error("events wait to be judged: %s", error)  # noqa: TRY400 - the disk's words are enough
+            await asyncio.sleep(RETRY_SECONDS)
+            return True
+
+    async def judge_once(self) -> int:
+        """Judge one batch, record it, let it act. Return how many events it had."""
+        config = self._config()
+        judged = await self._store.write(
+            lambda connection: judge_batch(
+                connection,
+                config.rules,
+                places=config.limits.parallel_runs,
+                limit=BATCH_EVENTS,
+                now=self._now(),
+            )
+        )
+        if judged.events:
+            self._inbox.decided(judged.events)
+            await self._record(judged)
+            self._let_act(judged)
+        return judged.events
+
+    async def _record(self, judged: Judged) -> None:
+        """Write the batch's evidence and wait until the last of it is synced."""
+        append = self._audit.append
+        receipts = [append("event.verdict", **entry) for entry in judged.evidence.values()]
+        receipts += [append("incident.opened", **_opened(incident)) for incident in judged.opened]
+        receipts += [append("incident.resolved", **_resolved(incident)) for incident in judged.resolved]
+        if receipts:
+            await asyncio.wrap_future(receipts[-1])  # in order: the last one's sync is everybody's
+
+    def _let_act(self, judged: Judged) -> None:
+        for (rule, kind), count in judged.verdicts.items():
+            self._metrics.verdicts.labels(rule, kind).inc(count)
+        for incident in judged.opened:
+            log.warning("incident %s opened: %s", incident.id, incident.title)
+        for incident in judged.resolved:
+            log.info("incident %s resolved: %s", incident.id, incident.title)
+            self._resolutions.publish(incident.id)
+        for run in judged.started:
+            self._starter.start(run)
+        for run in judged.queued:
+            log.info("%s waits for a place: %s", run.task_id, run.goal)
+
+    async def _prune(self) -> None:
+        """Let decided events go that are older than is kept, now and then."""
+        if monotonic() - self._pruned_at < PRUNE_SECONDS:
+            return
+        self._pruned_at = monotonic()
+        days = self._config().limits.event_days
+        gone = PRUNE_EVENTS
+        try:
+            while gone == PRUNE_EVENTS:
+                gone = await self._store.write(
+                    lambda connection: prune(connection, self._now(), days, PRUNE_EVENTS)
+                )
+        except StoreError as error:
+            log.warning("old events stay: %s", error)
+
+
+def _opened(incident: Incident) -> dict[str, Any]:
+    return {
+        "incident": incident.id,
+        "rule": incident.rule,
+        "title": incident.title,
+        "severity": incident.severity,
+        "labels": incident.labels,
+        "value": incident.last_value,
+    }
+
+
+def _resolved(incident: Incident) -> dict[str, Any]:
+    return {
+        "incident": incident.id,
+        "rule": incident.rule,
+        "events": incident.events,
+        "value": incident.last_value,
+    }
