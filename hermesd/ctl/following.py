@@ -1,0 +1,54 @@
+"""Following a run from afar: what it says line by line, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hermesd.ctl import messages as m
+from hermesd.ctl.asking import Running, payload_or_stop, stream
+from hermesd.ctl.exits import Exit, Stop
+from hermesd.ctl.screen import Item, Line, Tone
+from hermesd.ctl.session import Session
+from hermesd.ctl.views.fields import text_of
+from hermesd.ctl.views.lists import GOOD_OUTCOMES
+from hermesd.ctl.views.timeline import report_lines
+from hermesd.ipc.messages import Kind
+
+QUIET_SECONDS: Final = 5 * 3600.0
+"""The longest silence of a run that is well: a person may be asked for 4 h."""
+
+
+def follow_run(session: Session, task_id: str) -> Exit:
+    """Tell what the run says until it ends. Raise Stop; Ctrl-C ends the watching and not the run."""
+    try:
+        ended = _watch(session, task_id)
+    except KeyboardInterrupt:
+        lines = (session.say(m.STOPPED_WATCHING), session.say(m.FOLLOW_WITH, task=task_id))
+        raise Stop(Exit.INTERRUPTED, "interrupted", lines, task_id=task_id) from None
+    session.tell(ended, _ending(ended, task_id, session))
+    return Exit.DONE if text_of(ended, "outcome") in GOOD_OUTCOMES else Exit.BAD
+
+
+def _watch(session: Session, task_id: str) -> dict[str, Any]:
+    for said in stream(session.daemon, Kind.FOLLOW, {"task_id": task_id}, QUIET_SECONDS):
+        if not isinstance(said, Running):
+            return payload_or_stop(said, session.say)
+        if not session.as_json and (line := _line(said.payload, session)):
+            session.screen.show([line])
+    raise AssertionError  # pragma: no cover - a stream always ends with a reply
+
+
+def _line(payload: dict[str, Any], session: Session) -> Line | None:
+    outcome, stage = text_of(payload, "outcome"), text_of(payload, "stage")
+    text = text_of(payload, "line") or session.say.word(m.STAGES, stage)
+    bad = outcome not in {"", "ok"} | GOOD_OUTCOMES
+    return Line(text, Tone.WARN if bad else Tone.PLAIN, hang=2) if text else None
+
+
+def _ending(ended: dict[str, Any], task_id: str, session: Session) -> list[Item]:
+    outcome = text_of(ended, "outcome")
+    tone = Tone.GOOD if outcome in GOOD_OUTCOMES else Tone.WARN
+    words = session.say.word(m.OUTCOMES, outcome)
+    end = Line(session.say(m.FOLLOW_END, task=text_of(ended, "task_id", task_id), outcome=words), tone)
+    report = text_of(ended, "report")
+    return [Line(), *report_lines(report), Line(), end] if report else [end]
