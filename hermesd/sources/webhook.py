@@ -190,10 +190,10 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 @web.middleware
-async def _reasons_as_json(request: web.Request, respond: Respond) -> web.StreamResponse:
+async def _reasons_as_json(request: web.Request, handler: Respond) -> web.StreamResponse:
     """Give every refusal the same shape: a JSON object with its reason."""
     try:
-        return await respond(request)
+        return await handler(request)
     except web.HTTPRequestEntityTooLarge:
         return _answer(413, reason=f"the body is longer than {MAX_BODY_BYTES} bytes")
     except web.HTTPException as refusal:
@@ -209,11 +209,11 @@ def _only_with(token: str) -> Any:
     wanted = f"Bearer {token}".encode()
 
     @web.middleware
-    async def check(request: web.Request, respond: Respond) -> web.StreamResponse:
+    async def check(request: web.Request, handler: Respond) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if token and request.path != "/healthz" and not hmac.compare_digest(given, wanted):
             raise web.HTTPUnauthorized(text="want the bearer token", headers={"WWW-Authenticate": "Bearer"})
-        return await respond(request)
+        return await handler(request)
 
     return check
 
@@ -224,5 +224,5 @@ def _later(reason: str, seconds: float) -> web.Response:
     return answer
 
 
-def _answer(status: int, **content: Any) -> web.Response:
+def _answer(status: int, /, **content: Any) -> web.Response:
     return web.json_response(content, status=status)

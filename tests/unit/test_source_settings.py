@@ -1,0 +1,72 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hermesd.confd import ConfigError, Document, read_folder, shipped
+from hermesd.sources.settings import HostSettings, MqttSettings, WebhookSettings, read_source
+
+TOPIC = '\n[[topic]]\nfilter = "a/#"\n'
+CHECK = '\n[[check]]\nname = "web"\n'
+
+
+def document(text, name="local"):
+    path = Path(f"/etc/hermesd/conf.d/sources/{name}.toml")
+    return Document(name, path, tomllib.loads(text), ((path, text),))
+
+
+def test_a_source_is_named_after_its_file_unless_it_says_otherwise():
+    assert read_source(document('kind = "host"', "disks")).name == "disks"
+    assert read_source(document('kind = "host"\nname = "other"', "disks")).name == "other"
+
+
+def test_each_kind_is_read_by_its_own_model():
+    assert isinstance(read_source(document('kind = "host"')), HostSettings)
+    assert isinstance(read_source(document('kind = "mqtt"' + TOPIC)), MqttSettings)
+    assert isinstance(read_source(document('kind = "webhook"')), WebhookSettings)
+
+
+def test_what_ships_is_valid_and_only_the_host_source_is_on():
+    sources = [read_source(one) for one in read_folder([shipped()], "sources")]
+    assert {source.kind: source.enabled for source in sources} == {
+        "host": True,
+        "mqtt": False,
+        "webhook": False,
+        "health": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("enabled = true", 0, "kind: want one of host, mqtt, webhook, health"),
+        ('enabled = true\nkind = "hsot"', 2, "kind: want one of"),
+        ('kind = ["host"]', 1, "kind: want one of"),
+        ('kind = "host"\ninterval = 5', 2, "interval: there is no such setting"),
+        ('kind = "host"\ninterval_s = 0.1', 2, "greater than or equal to 0.2"),
+        ('kind = "host"\n[[folder]]\npath = "var"\nbudget_bytes = 1', 3, "match pattern"),
+        ('kind = "mqtt"', 0, "topic is missing"),
+        ('kind = "mqtt"\n[[topic]]\nfilter = "a/b#"', 2, "'#' the whole last one"),
+        ('kind = "mqtt"\npassword = { file = "/x" }' + TOPIC, 0, "a password needs a username"),
+        ('kind = "mqtt"\nusername = "u"\npassword = {}' + TOPIC, 3, "name exactly one"),
+        ('kind = "webhook"\nlisten = "0.0.0.0"', 0, "beyond loopback needs a token"),
+        ('kind = "webhook"\nlisten = ""', 0, "nobody could reach it"),
+        ('kind = "health"' + CHECK + 'url = "ftp://x"', 0, "url: want http://"),
+        ('kind = "health"' + CHECK + 'url = "tcp://x"', 0, "tcp needs a port"),
+        ('kind = "health"' + CHECK + 'url = "http://u:p@x"', 0, "credentials do not belong"),
+        ('kind = "health"' + 2 * (CHECK + 'url = "http://x"'), 0, "two checks have the same name"),
+    ],
+)
+def test_a_wrong_file_names_itself_the_line_and_the_reason(text, line, reason):
+    with pytest.raises(ConfigError) as caught:
+        read_source(document(text))
+    fault = caught.value.faults[0]
+    assert fault.file.name == "local.toml"
+    assert reason in fault.reason
+    if line:
+        assert fault.line == line
+
+
+def test_a_webhook_beyond_loopback_is_allowed_with_a_token():
+    text = 'kind = "webhook"\nlisten = "0.0.0.0"\ntoken = { credential = "webhook_token" }'
+    assert read_source(document(text)).listen == "0.0.0.0"
