@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -127,7 +128,8 @@ async def _sandbox(gate: Gate, found: _Found, audit: AuditLog) -> AsyncIterator[
 async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
     """Choose a sandbox by its self-test and hand it to the gate, with its reasons."""
     settings = gate.policy.settings
-    choice = await choose(settings.sandbox, docker_sockets=settings.docker_sockets)
+    instance = await asyncio.to_thread(instance_of, Path(settings.state_dir))
+    choice = await choose(settings.sandbox, docker_sockets=settings.docker_sockets, instance=instance)
     found.engines = Engines(choice.reasons, choice.self_test)
     gate.sandbox_reason = choice.self_test.reason
     if choice.sandbox is None:
@@ -139,6 +141,14 @@ async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
     await audit.record(
         "sandbox.chosen", sandbox=choice.sandbox.name, degraded=list(choice.self_test.degraded), reaped=reaped
     )
+
+
+def instance_of(state_dir: Path) -> str:
+    """Return this executor's own name on the host, made once: by it a later life finds its containers."""
+    path = state_dir / "instance"
+    if not path.exists():
+        path.write_text(secrets.token_hex(8), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()
 
 
 async def _keep_looking(gate: Gate, found: _Found, audit: AuditLog) -> None:

@@ -9,7 +9,7 @@ class Monotonic:
         return self.seconds
 
 
-def minted(second=False):
+def minted(*, second=False):
     clock = Monotonic()
     tokens = Tokens(120, clock)
     return clock, tokens, tokens.mint("op-1", 7, "bound", second=second)
