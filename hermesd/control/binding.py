@@ -1,17 +1,16 @@
 """From a request to what would run: pure, so that the same request is always the same job.
 
 `bind` checks the request against the catalogue and the reach, and returns either a `Bound` (the job,
-the container's profile, what a person is shown) or every reason why not. It opens nothing; the one
-question about the host that it must ask (what stands for an exact path such as ``/``) is passed in.
+the container's profile, what a person is shown) or every reason why not. It opens nothing; the
+questions about the host that it must ask are put to a `Host` that is passed in.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -23,10 +22,21 @@ from hermesd.control.settings import Policy
 from hermesd.control.values import OUTSIDE, Argument, is_required, value_fault
 from hermesd.protocol import CommandRequest, Effect, Permission, Rejection
 
-Host = Callable[[str], str | None]
-"""For an exact path: a folder that may be mounted and lies on the same file system; None if none does."""
 
-GroupIds = Callable[[str], int | None]
+class Host(Protocol):
+    """The few things about the host that a binding must know; `control.host` answers them."""
+
+    def stand_in(self, path: str) -> str | None:
+        """Return a folder on the file system of ``path`` that may be mounted in its place."""
+        ...
+
+    def group_id(self, name: str) -> int | None:
+        """Return a group's number, None when the host has none of that name."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Say whether a folder is there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +66,7 @@ class Bound:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def bind(
-    policy: Policy, request: CommandRequest, host: Host, group_id: GroupIds
-) -> Bound | tuple[Rejection, ...]:
+def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[Rejection, ...]:
     """Return what the request would run, or why it may not."""
     command = policy.commands.get(request.command)
     if command is None:
@@ -71,9 +79,10 @@ def bind(
     values, rejected = _values(command, request.args, reach)
     if rejected:
         return tuple(rejected)
-    if hidden := _protected(policy, command, values):
-        return (Rejection(field=hidden, reason=OUTSIDE),)
-    return _assemble(command, values, request.timeout_ms, reach, host, group_id)
+    if field := _protected(policy, command, values):
+        return (Rejection(field=field, reason=OUTSIDE),)
+    hidden = tuple(folder for folder in policy.protected if host.is_folder(folder))
+    return _assemble(command, values, request.timeout_ms, reach, hidden, host)
 
 
 def _reach(policy: Policy, command: Command) -> dict[str, tuple[str, ...]]:
@@ -125,8 +134,8 @@ def _assemble(
     values: dict[str, JsonValue],
     timeout_ms: int | None,
     reach: dict[str, tuple[str, ...]],
+    hidden: tuple[str, ...],
     host: Host,
-    group_id: GroupIds,
 ) -> Bound | tuple[Rejection, ...]:
     spec = command.spec
     paths: list[PathUse] = []
@@ -155,8 +164,9 @@ def _assemble(
     profile = Profile(
         mounts=tuple(sorted(mounts.values(), key=lambda mount: mount.root)),
         files=(BUS_SOCKET,) if spec.sandbox.dbus else (),
+        masks=tuple(folder for folder in hidden if covering(folder, mounts) is not None),
         host_pid=spec.sandbox.host_pid,
-        groups=tuple(gid for name in spec.sandbox.groups if (gid := group_id(name)) is not None),
+        groups=tuple(gid for name in spec.sandbox.groups if (gid := host.group_id(name)) is not None),
         memory_mb=spec.sandbox.memory_mb,
         pids=spec.sandbox.pids,
     )
@@ -168,7 +178,7 @@ def _path_use(argument: Argument, path: str, roots: tuple[str, ...], host: Host)
     root = covering(path, roots)
     if root is not None:
         return PathUse(root, (beneath(path, root) or "").encode())
-    stand_in = host(path) if path in argument.exact else None
+    stand_in = host.stand_in(path) if path in argument.exact else None
     return PathUse(stand_in) if stand_in else None
 
 

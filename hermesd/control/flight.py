@@ -138,7 +138,7 @@ class Flight:
     async def _validate(self) -> Bound:
         policy = self._cockpit.policy
         async with self._stage(Stage.VALIDATE, policy.stages.validate_ms) as mark:
-            bound = await asyncio.to_thread(bind, policy, self.request, host.stand_in, host.group_id)
+            bound = await asyncio.to_thread(bind, policy, self.request, host)
             if not isinstance(bound, Bound):
                 mark.outcome = StageOutcome.REFUSED
                 reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
@@ -151,7 +151,7 @@ class Flight:
         """Run the command's preview and return what it listed. Raise Stopped when there is nothing to do."""
         spec = bound.command.spec
         request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
-        found = await asyncio.to_thread(bind, self._cockpit.policy, request, host.stand_in, host.group_id)
+        found = await asyncio.to_thread(bind, self._cockpit.policy, request, host)
         if not isinstance(found, Bound):
             raise Stopped(ResultStatus.REFUSED, "its preview is not permitted here", found)
         ended = await self._run(found, found.job)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from hermesd.audit import AuditError, AuditLog
+from hermesd.control import host
 from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
 from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
-from hermesd.control.host import group_id, stand_in
 from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, in_doubt
 from hermesd.control.sandbox.base import Sandbox
 from hermesd.control.settings import Policy
@@ -263,7 +263,7 @@ class Gate:
         raise NotPending(operation_id)
 
     def _bind(self, request: CommandRequest) -> Bound:
-        bound = bind(self.policy, request, stand_in, group_id)
+        bound = bind(self.policy, request, host)
         if isinstance(bound, Bound):
             return bound
         reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)

@@ -10,6 +10,7 @@ import errno
 import grp
 import os
 import pwd
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,14 @@ def stand_in(path: str) -> str | None:
         except OSError:
             continue
     return None
+
+
+def is_folder(path: str) -> bool:
+    """Say whether a folder is there, without following a link to it."""
+    try:
+        return stat.S_ISDIR(Path(path).lstat().st_mode)
+    except OSError:
+        return False
 
 
 def user_id(name: str) -> int | None:

@@ -36,11 +36,13 @@ class Profile:
     Containers of equal profiles are interchangeable, so one may be started beforehand. ``files`` are
     single files or sockets mounted read-only (the bus's socket for commands marked `dbus`).
     ``host_pid`` shares the host's process namespace, for commands that look at processes.
+    ``masks`` are folders beneath the mounts that the container finds empty: hermesd's own state.
     ``groups`` are extra numeric groups that the command needs to read what it looks at.
     """
 
     mounts: tuple[Mount, ...] = ()
     files: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
     host_pid: bool = False
     groups: tuple[int, ...] = ()
     memory_mb: int = 64
