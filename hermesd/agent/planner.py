@@ -89,7 +89,7 @@ class Unavailability(StrEnum):
 
 
 class PlannerUnavailable(Exception):  # noqa: N818 - an answer with a name, not somebody's error
-    """This planner gives no decision. ``text`` is for people and for the record."""
+    """No decision comes from this planner. ``text`` is for people and for the record."""
 
     def __init__(self, reason: Unavailability, text: str) -> None:
         super().__init__(text)
