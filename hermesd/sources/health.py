@@ -14,13 +14,14 @@ import asyncio
 import contextlib
 import errno
 import logging
+import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -180,11 +181,26 @@ class Asker:
 
     async def _ask_tcp(self, check: Check) -> Found:
         target = urlsplit(check.url)
-        _reader, writer = await asyncio.open_connection(target.hostname, target.port)
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(target.hostname, target.port, type=socket.SOCK_STREAM)
+        await reach([address[:2] for *_rest, address in found])
+        return Found(Condition.UP, "accepted a connection")
+
+
+async def reach(addresses: Sequence[tuple[Any, ...]]) -> None:
+    """Connect to the first address that accepts. Raise what the others did: a refusal if all refused."""
+    faults: list[OSError] = []
+    for host, port in addresses:
+        try:
+            _reader, writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            faults.append(error)
+            continue
         writer.close()
         with contextlib.suppress(OSError):  # how it ends changes nothing: it was accepted
             await writer.wait_closed()
-        return Found(Condition.UP, "accepted a connection")
+        return
+    raise next((one for one in faults if not isinstance(one, ConnectionRefusedError)), faults[0])
 
 
 def _found_in(error: Exception) -> Found:

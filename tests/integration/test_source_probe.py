@@ -1,0 +1,321 @@
+"""The zygote and its workers, for real: forked, hung, killed, and measured against the system's own tools."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from hermesd.sources import facts
+from hermesd.sources.base import SourceFailed
+from hermesd.sources.host import HostSource
+from hermesd.sources.mounts import Mount
+from hermesd.sources.probe import Probe
+from hermesd.sources.settings import Filesystems, Folder, HostSettings, Level
+from hermesd.sources.zygote import start_zygote
+
+
+def hang(folder):
+    """Return a measure in which `hang…` hangs while a file says so, and anything else answers."""
+
+    def measure(name, _seconds):
+        if name.startswith("hang"):
+            if (folder / "pids").is_dir():
+                (folder / "pids" / str(os.getpid())).touch()
+            while (folder / name).exists():
+                time.sleep(0.01)
+        if name == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if name == "die":
+            os._exit(1)
+        return {"pid": os.getpid()}
+
+    return measure
+
+
+@pytest.fixture
+def started():
+    zygotes = []
+
+    def start(measure=facts.measure):
+        zygotes.append(start_zygote(measure))
+        return zygotes[-1]
+
+    yield start
+    for zygote in zygotes:
+        zygote.stop()
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+
+
+def output_of(*argv):
+    return subprocess.run(argv, capture_output=True, check=True, text=True).stdout
+
+
+async def measure(probe, names, seconds):
+    return {answer.name: answer for answer in await probe.measure(names, seconds)}
+
+
+async def test_memory_swap_and_load_are_measured_in_another_process(started):
+    found = await measure(Probe(started()), ["memory", "swap", "load"], 5)
+    assert 0 < found["memory"].facts["percent"] < 100
+    assert found["load"].facts["processors"] == os.cpu_count()
+    assert set(found["swap"].facts) >= {"size_bytes", "percent"}
+
+
+async def test_a_folder_is_counted_as_du_counts_it(started, tmp_path):
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "big").write_bytes(b"x" * 300_000)
+    (inner / "linked twice").hardlink_to(inner / "big")
+    with (tmp_path / "sparse").open("wb") as sparse:
+        sparse.truncate(10_000_000)
+    (tmp_path / "link out").symlink_to("/usr")
+    found = await measure(Probe(started()), [f"folder:{tmp_path}"], 5)
+    du = output_of("du", "-sx", "--block-size=1", tmp_path)
+    assert found[f"folder:{tmp_path}"].facts["used_bytes"] == int(du.split()[0])
+
+
+def test_a_walk_stops_at_its_bounds_and_says_so(tmp_path):
+    for number in range(600):
+        (tmp_path / str(number)).touch()
+    assert facts.folder(str(tmp_path), 5)["complete"]
+    assert not facts.folder(str(tmp_path), 5, most_entries=599)["complete"]
+    assert not facts.folder(str(tmp_path), -1)["complete"]
+
+
+async def test_a_path_that_is_not_there_is_an_error_in_words(started):
+    found = await measure(Probe(started()), ["filesystem:/no/such/place", "nonsense"], 5)
+    assert found["filesystem:/no/such/place"].error == "No such file or directory"
+    assert found["nonsense"].error == "there is no such measure"
+
+
+@pytest.mark.parametrize("how", ["hang", "stop"])
+async def test_a_probe_that_hangs_is_killed_and_the_rest_still_comes(started, tmp_path, how):
+    (tmp_path / "hang").touch()
+    probe = Probe(started(hang(tmp_path)))
+    began = time.monotonic()
+    found = await measure(probe, ["a", how, "b", "c"], 0.3)
+    assert time.monotonic() - began < 3
+    assert [found[name].stuck for name in ("a", how, "b", "c")] == [False, True, False, False]
+    assert found["b"].facts
+    probe.close()
+
+
+async def test_a_stuck_probe_costs_the_next_rounds_no_time_and_never_more_than_one_worker(started, tmp_path):
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "hang").touch()
+    probe = Probe(started(hang(tmp_path)))
+    await measure(probe, ["a", "hang"], 0.4)
+    async with asyncio.timeout(10):
+        while len(list((tmp_path / "pids").iterdir())) < 3:
+            began = time.monotonic()
+            found = await measure(probe, ["a", "hang"], 0.4)
+            assert time.monotonic() - began < 0.35
+            assert [found["a"].stuck, found["hang"].stuck] == [False, True]
+            alive = [one.name for one in (tmp_path / "pids").iterdir() if is_alive(one.name)]
+            assert len(alive) <= 1
+            await asyncio.sleep(0.02)
+    probe.close()
+
+
+async def test_a_stuck_probe_is_read_again_once_it_answers(started, tmp_path):
+    (tmp_path / "hang").touch()
+    probe = Probe(started(hang(tmp_path)))
+    assert (await measure(probe, ["hang"], 0.2))["hang"].stuck
+    (tmp_path / "hang").unlink()
+    async with asyncio.timeout(5):
+        while (found := (await measure(probe, ["hang"], 0.2))["hang"]).stuck:
+            await asyncio.sleep(0.02)
+    assert found.facts["pid"] > 0
+
+
+async def test_a_worker_that_dies_costs_its_own_name_only(started, tmp_path):
+    found = await measure(Probe(started(hang(tmp_path))), ["a", "die", "b"], 5)
+    assert found["die"].error == "the probe ended without an answer"
+    assert found["b"].facts
+
+
+async def test_an_asker_that_is_cancelled_leaves_no_worker_behind(started, tmp_path):
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "hang").touch()
+    probe = Probe(started(hang(tmp_path)))
+    task = asyncio.create_task(probe.measure(["hang"], 60))
+    while not list((tmp_path / "pids").iterdir()):
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait({task})
+    (worker,) = [one.name for one in (tmp_path / "pids").iterdir()]
+    await asyncio.to_thread(wait_until, lambda: not is_alive(worker))
+
+
+async def test_a_zygote_that_is_gone_is_said_in_words_and_within_no_time(started):
+    zygote = started()
+    os.kill(zygote.pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(zygote.pid))
+    with pytest.raises(SourceFailed, match="needs a restart"):
+        await Probe(zygote).measure(["memory"], 5)
+
+
+def test_the_zygote_holds_one_socket_and_no_environment(started):
+    zygote = started()
+    folder = Path(f"/proc/{zygote.pid}")
+    wait_until(lambda: len(list((folder / "fd").iterdir())) == 4)
+    places = {one.name: str(one.readlink()) for one in (folder / "fd").iterdir()}
+    assert [place for place in places.values() if place.startswith("socket:")] == [places["3"]]
+    assert {places[number] for number in "012"} == {"/dev/null"}
+    wait_until(lambda: not (folder / "environ").read_bytes().strip(b"\0"))
+
+
+def test_a_zygote_stops_within_its_bound_and_is_reaped(started):
+    zygote = started()
+    began = time.monotonic()
+    zygote.stop()
+    assert time.monotonic() - began < 2
+    assert not Path(f"/proc/{zygote.pid}").exists()
+
+
+def test_zygote_and_hung_workers_die_with_an_agent_that_was_killed(tmp_path):
+    script = f"""
+import asyncio, os, sys, time
+from hermesd.sources.zygote import start_zygote
+def measure(name, seconds):
+    open({str(tmp_path / "worker")!r}, "w").write(str(os.getpid()))
+    time.sleep(600)
+zygote = start_zygote(measure)
+from hermesd.sources.probe import Probe
+print(zygote.pid, flush=True)
+asyncio.run(Probe(zygote).measure(["x"], 600))
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as agent:
+        zygote = int(agent.stdout.readline())
+        wait_until(lambda: (tmp_path / "worker").exists() and (tmp_path / "worker").read_text())
+        worker = int((tmp_path / "worker").read_text())
+        assert is_alive(zygote)
+        assert is_alive(worker)
+        agent.kill()
+        agent.wait(5)
+    wait_until(lambda: not is_alive(zygote))
+    wait_until(lambda: not is_alive(worker))
+
+
+async def test_the_host_source_tells_a_stuck_mount_and_goes_on_with_the_others(started, tmp_path):
+    def measure(name, _seconds):
+        if name == "filesystem:/dead":
+            time.sleep(600)
+        return {"size_bytes": 100, "used_bytes": 42, "available_bytes": 58, "percent": 42.0}
+
+    off = Level(enabled=False)
+    settings = HostSettings(
+        kind="host", name="host", interval_s=0.2, probe_timeout_s=0.3, memory=off, swap=off, load=off
+    )
+    mounts = [Mount("/dead", "nas:/x", "nfs4", "0:77"), Mount("/alive", "/dev/x", "ext4", "8:1")]
+    source = HostSource(settings, Probe(started(measure)), "web1", mounts=lambda: mounts)
+    delivered = []
+    stuck = asyncio.Event()
+
+    async def deliver(events):
+        delivered.extend(events)
+        if any(one.type == "host.probe_stuck" and one.status == "firing" for one in events):
+            stuck.set()
+
+    task = asyncio.create_task(source.run(deliver))
+    async with asyncio.timeout(10):
+        await stuck.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert ("host.filesystem", "/alive", 42.0) in [(one.type, one.subject, one.value) for one in delivered]
+    assert [one.labels["path"] for one in delivered if one.status == "firing"] == ["/dead"]
+
+
+async def test_a_watched_folder_needs_no_root_and_its_growth_is_noticed(started, tmp_path):
+    off = Level(enabled=False)
+    settings = HostSettings(
+        kind="host",
+        name="host",
+        interval_s=0.2,
+        filesystems=Filesystems(enabled=False),
+        memory=off,
+        swap=off,
+        load=off,
+        folder=(Folder(path=str(tmp_path), budget_bytes=1_000_000),),
+    )
+    source = HostSource(settings, Probe(started()), "web1", now=lambda: datetime.now(UTC))
+    values = []
+
+    async def deliver(events):
+        values.extend(one.value for one in events if one.type == "host.folder")
+
+    task = asyncio.create_task(source.run(deliver))
+    async with asyncio.timeout(10):
+        while not values:
+            await asyncio.sleep(0.01)
+        (tmp_path / "log").write_bytes(b"x" * 900_000)
+        while len(values) < 2:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait({task})
+    assert values[0] < 10
+    assert 90 <= values[-1] < 95
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A tmpfs of 20 MB that is nearly full."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=20m", "hermesd-test", place], capture_output=True, check=False
+    )
+    if mounted.returncode and not os.environ.get("CI"):
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
+    assert mounted.returncode == 0, mounted.stderr
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+async def test_a_full_disk_is_measured_as_df_measures_it(started, small_disk):
+    (small_disk / "filler").write_bytes(b"x" * 17_500_000)
+    off = Level(enabled=False)
+    settings = HostSettings(
+        kind="host",
+        name="host",
+        filesystems=Filesystems(only=(str(small_disk),)),
+        memory=off,
+        swap=off,
+        load=off,
+    )
+    delivered = []
+
+    async def deliver(events):
+        delivered.extend(events)
+
+    await HostSource(settings, Probe(started()), "web1").round(deliver)
+    (event,) = [one for one in delivered if one.type == "host.filesystem"]
+    df = output_of("df", "--output=pcent,used,avail", "--block-size=1", small_disk)
+    percent, used, available = df.splitlines()[1].split()
+    exact = 100 * int(used) / (int(used) + int(available))
+    assert event.value == pytest.approx(exact)
+    assert -(-event.value // 1) == int(percent.rstrip("%"))
+    assert event.labels["path"] == str(small_disk)
+    assert event.labels["fstype"] == "tmpfs"
+    assert event.value > 80
