@@ -49,10 +49,11 @@ class Bound:
     profile: Profile
     shown_argv: tuple[str, ...]
 
-    @property
-    def needs_person(self) -> bool:
-        """Whether a person must confirm before it runs."""
-        return self.command.spec.needs_person or self.command.spec.permission is not Permission.PUBLIC
+    def confirmations(self, extra: int) -> int:
+        """Return how many times a person confirms before it runs; ``extra`` is what the asker adds."""
+        spec = self.command.spec
+        base = int(spec.needs_person or spec.permission is not Permission.PUBLIC)
+        return base + int(spec.effect is Effect.DESTROY) + extra
 
     def digest(self, **more: Any) -> str:
         """Return a digest over all that a confirmation is bound to; ``more`` adds to it."""

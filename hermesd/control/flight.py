@@ -122,7 +122,7 @@ class Flight:
             if bound.command.spec.permission is Permission.CONFIDENTIAL:
                 raise await self._ticket(bound)
             preview = None
-            if bound.needs_person:
+            if bound.confirmations(self.request.extra_confirmations):
                 if self.operation is None:
                     preview = await self.preview(bound)
                     await self._ask(preview)
@@ -150,6 +150,8 @@ class Flight:
     async def preview(self, bound: Bound) -> Preview:
         """Run the command's preview and return what it listed. Raise Stopped when there is nothing to do."""
         spec = bound.command.spec
+        if not spec.preview:
+            return Preview(b"", _unpreviewed(bound))
         request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
         found = await asyncio.to_thread(bind, self._cockpit.policy, request, host)
         if not isinstance(found, Bound):
@@ -370,3 +372,9 @@ class Flight:
         for listener in self._listeners:
             listener(self.progress)
         return self.clock.stage(stage, budget_ms, grace_ms=grace_ms)
+
+
+def _unpreviewed(bound: Bound) -> Impact:
+    """Return what a person is shown of a command that only reads, when one is asked all the same."""
+    text = f"only reads; runs {' '.join(bound.shown_argv)}"
+    return Impact(files=0, size_bytes=0, root=str(bound.values.get("path", "")), reversible=True, text=text)

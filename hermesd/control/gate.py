@@ -203,7 +203,7 @@ class Gate:
         bound = self._bind(operation.request)
         preview = await flight.preview(bound)
         await self._ledger.show_operation(operation.id, preview.impact, preview.manifest)
-        second = bound.command.spec.effect is Effect.DESTROY or operation.request.extra_confirmations > 0
+        second = bound.confirmations(operation.request.extra_confirmations) > 1
         minted = self._tokens.mint(operation_id, uid, self._binding(bound, preview), second=second)
         await self._audit.record(
             "approval.shown",

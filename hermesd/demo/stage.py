@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import hermesd
 from hermesd.confd import shipped
-from hermesd.demo.world import World
+from hermesd.demo.world import DISK_BYTES, World
 from hermesd.ipc.client import Unreachable, ask
 from hermesd.ipc.messages import read_line, request_line
 from hermesd.launcher import Account, Child, Program, child
@@ -183,14 +183,12 @@ def _lay_over(overlay: Path, folder: Path, world: World, players: Cast, language
 
 def watching(world: World) -> dict[str, Any]:
     """Return the host source's settings: this disk alone, looked at twice a second."""
-    quiet: dict[str, Any] = {"interval_s": 0.5, "memory": False, "swap": False, "load": False}
+    off = {"enabled": False}
+    often: dict[str, Any] = {"interval_s": 0.5, "memory": off, "swap": off, "load": off}
     if world.mounted:
-        return {**quiet, "filesystems": {"only": [str(world.root)]}}
-    return {
-        **quiet,
-        "filesystems": {"enabled": False},
-        "folder": [{"path": str(world.root), "budget_bytes": 24 << 20}],
-    }
+        return {**often, "filesystems": {"only": [str(world.root)]}}
+    budget = [{"path": str(world.root), "budget_bytes": DISK_BYTES}]
+    return {**often, "folder": budget, "filesystems": off}
 
 
 def _toml(tables: Mapping[str, Any], prefix: str = "") -> list[str]:

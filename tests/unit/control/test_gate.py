@@ -354,6 +354,18 @@ async def test_the_evidence_stands_before_the_effect_and_names_what_was_confirme
     assert minted.token not in str(records)
 
 
+async def test_a_look_that_somebody_wants_confirmed_waits_for_a_person(house):
+    async with house.open() as gate:
+        request = house.request("system:load").model_copy(update={"extra_confirmations": 1})
+        task, operation = await waiting(gate, request)
+        assert operation.impact.text == "only reads; runs /usr/bin/cat /proc/loadavg"
+        assert house.sandbox.ran == []
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        assert minted.second_word == ""
+        await gate.redeem(operation.id, OPERATOR, minted.token, "")
+        assert (await task).status is ResultStatus.SUCCEEDED
+
+
 async def test_progress_tells_each_stage_with_its_budget(house):
     progress, listen = heard()
     async with house.open() as gate:
