@@ -315,6 +315,17 @@ def test_a_log_is_verified_while_it_is_being_written(tmp_path):
     assert all(result.ok for result in found)
 
 
+def test_a_half_line_is_being_written_while_a_writer_lives_and_torn_once_it_is_gone(tmp_path):
+    log = open_log(tmp_path)
+    log.append("x").result()
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(b"half a li")
+    assert verify(tmp_path, log.head).ok
+    assert [record["kind"] for record in read_records(tmp_path)] == ["x"]
+    log.close()
+    assert verify(tmp_path).reason == "torn record"
+
+
 def test_a_folder_that_cannot_be_used_is_an_audit_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError):
