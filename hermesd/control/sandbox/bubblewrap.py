@@ -27,10 +27,6 @@ from hermesd.control.sandbox.seccomp import build_filter
 START_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
 
-_MEGABYTE: Final = 1 << 20
-_ADDRESS_SPARE: Final = 256 * _MEGABYTE
-_FILE_SPARE: Final = 1 << 30
-
 
 class Bubblewrap:
     """The sandbox. ``instance`` marks our processes, so that a later life finds them."""
@@ -42,12 +38,12 @@ class Bubblewrap:
         executable: str = "/usr/bin/bwrap",
         *,
         run_as: tuple[int, int] | None = None,
-        instance: str = "hermesd",
+        instance: str = "",
         groups: Groups | None = None,
     ) -> None:
         self._executable = executable
         self._run_as = run_as
-        self._mark = leftovers.mark(instance)
+        self._mark = leftovers.mark(supply.instance_label(instance))
         self._groups = groups if groups is not None else Groups.find()
         self._live: set[_Container] = set()
 
@@ -115,7 +111,7 @@ class _Container:
         self._namespace = ""
         self._ending: asyncio.Task[None] | None = None
         seccomp = build_filter(sockets=bool(profile.files), shared_pids=profile.host_pid)
-        self._dialogue = Dialogue(child, limits_of(profile), seccomp)
+        self._dialogue = Dialogue(child, supply.limits_of(profile), seccomp)
 
     async def ready(self, info: int) -> None:
         """Wait for the stub's first word; end it all and raise SandboxError when it does not come."""
@@ -175,17 +171,3 @@ class _Container:
         """Without process ids of its own, no kernel ends the rest with the first: the stub does, then we."""
         await ended(self._pidfd, END_SECONDS / 4)
         await asyncio.to_thread(leftovers.end_namespace, self._namespace)
-
-
-def limits_of(profile: Profile) -> dict[str, int]:
-    """Return the rlimits of a command. Data is what it may fill; addresses also hold mapped files."""
-    writes = any(mount.mode == "rw" for mount in profile.mounts)
-    memory = profile.memory_mb * _MEGABYTE
-    return {
-        "memory": memory,
-        "address": memory + _ADDRESS_SPARE,
-        "pids": profile.pids,
-        "file": _FILE_SPARE if writes else profile.tmp_mb * _MEGABYTE,
-        "files": 256,
-        "core": 0,
-    }

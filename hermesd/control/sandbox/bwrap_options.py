@@ -72,15 +72,8 @@ class Options:
         return ["--ro-bind", "/usr", "/usr", *links, *proc, *devices, *ends, *tmp]
 
     def _files(self) -> list[str]:
-        uid, gid = self._identity
-        users = f"root:x:0:0::/:/\nhermesd:x:{uid}:{gid}::/:/\nnobody:x:65534:65534::/:/\n"
-        groups = f"root:x:0:\nhermesd:x:{gid}:\nnogroup:x:65534:\n"
-        contents = {
-            "/etc/passwd": users.encode(),
-            "/etc/group": groups.encode(),
-            "/etc/nsswitch.conf": b"passwd: files\ngroup: files\n",
-            f"/hermes/{self.stub}": self._stub_content,
-        }
+        contents = {f"/{name}": data for name, data in supply.etc_files(*self._identity).items()}
+        contents[f"/hermes/{self.stub}"] = self._stub_content
         options = [part for name, data in contents.items() for part in ("--file", self._content(data), name)]
         return [*options, "--ro-bind-fd", self._opened(str(supply.TOOLS_FOLDER)), "/hermes/tools"]
 
@@ -91,6 +84,8 @@ class Options:
             fd = folders.open_root(mount, table)
             option = "--bind-fd" if mount.mode == "rw" else "--ro-bind-fd"
             options += [option, self._pass(fd), mount.root]
+        for name in self._profile.masks:
+            options += ["--perms", "0000", "--size", "4096", "--tmpfs", name, "--remount-ro", name]
         for name in self._profile.files:
             options += ["--ro-bind-fd", self._pass(folders.open_file(name)), name]
         return options

@@ -12,7 +12,10 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from hermesd.control.sandbox.base import Mount, SandboxError
+from hermesd.control.sandbox.base import Mount, Profile, SandboxError
+
+Roots = tuple[tuple[int, int, tuple[str, ...]], ...]
+"""What roots are at one moment: see `fingerprint`."""
 
 OURS: Final = ("/proc", "/sys", "/dev", "/hermes")
 """The container's own folders, and what no root may reach (checked again here, behind the gate)."""
@@ -66,6 +69,23 @@ def submounts(root: str, mountinfo: str) -> tuple[str, ...]:
     """Return the mount points that lie beneath ``root``, from the text of /proc/self/mountinfo."""
     points = (_unescape(line.split(" ")[4]) for line in mountinfo.splitlines() if line.count(" ") > 4)  # noqa: PLR2004
     return tuple(point for point in points if point.startswith(root + "/"))
+
+
+def fingerprint(profile: Profile) -> Roots:
+    """Return what a profile's roots are now: device, inode, and the mounts that lie beneath each.
+
+    A container that was started when this was something else shows another world.
+    """
+    table = read_mountinfo() if profile.mounts else ""
+    return tuple(_seen(mount.root, table) for mount in profile.mounts)
+
+
+def _seen(root: str, table: str) -> tuple[int, int, tuple[str, ...]]:
+    try:
+        status = Path(root).lstat()
+    except OSError:
+        return 0, 0, ()
+    return status.st_dev, status.st_ino, submounts(root, table)
 
 
 def _unescape(point: str) -> str:

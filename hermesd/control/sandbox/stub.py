@@ -27,7 +27,7 @@ _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BEN
 _O_PATH = 0o10000000
 _O_DIRECTORY = posix.O_DIRECTORY
 _FOLDER, _REGULAR, _LINK = 0o040000, 0o100000, 0o120000
-_LIMITS = {"memory": 2, "address": 9, "pids": 6, "file": 1, "files": 7, "core": 4}
+_LIMITS = {"memory": 2, "address": 9, "pids": 6, "file": 1, "files": 7, "core": 4, "queues": 12}
 _PR_PDEATHSIG, _PR_DUMPABLE, _PR_SECCOMP, _PR_SUBREAPER = 1, 4, 22, 36
 _ENVIRONMENT = {
     b"PATH": b"/usr/bin:/usr/sbin:/bin:/sbin",

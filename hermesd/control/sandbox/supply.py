@@ -7,15 +7,22 @@ anything but these files.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import marshal
+import os
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from hermesd.control.sandbox.base import Profile
+
 INTERPRETER: Final = "/usr/bin/python3"
 TOOLS_FOLDER: Final = Path(__file__).resolve().parent.parent / "tools"
+_MEGABYTE: Final = 1 << 20
+_ADDRESS_SPARE: Final = 256 * _MEGABYTE
+_FILE_SPARE: Final = 1 << 30
 _STUB: Final = Path(__file__).resolve().parent / "stub.py"
 
 
@@ -25,6 +32,37 @@ def stub_file() -> tuple[str, bytes]:
     if _same_interpreter():
         return "stub.pyc", compiled(_STUB, "/hermes/stub.py")
     return "stub.py", _STUB.read_bytes()
+
+
+def instance_label(instance: str) -> str:
+    """Return what marks the containers of an instance; one without a name is never found again."""
+    return hashlib.sha256(instance.encode()).hexdigest()[:16] if instance else os.urandom(8).hex()
+
+
+def etc_files(uid: int, gid: int) -> dict[str, bytes]:
+    """Return the few files of `/etc` that programs ask for names, by their paths without the first slash."""
+    users = f"root:x:0:0::/:/\nhermesd:x:{uid}:{gid}::/:/\nnobody:x:65534:65534::/:/\n"
+    groups = f"root:x:0:\nhermesd:x:{gid}:\nnogroup:x:65534:\n"
+    return {
+        "etc/passwd": users.encode(),
+        "etc/group": groups.encode(),
+        "etc/nsswitch.conf": b"passwd: files\ngroup: files\n",
+    }
+
+
+def limits_of(profile: Profile) -> dict[str, int]:
+    """Return the rlimits of a command. Data is what it may fill; addresses also hold mapped files."""
+    writes = any(mount.mode == "rw" for mount in profile.mounts)
+    memory = profile.memory_mb * _MEGABYTE
+    return {
+        "memory": memory,
+        "address": memory + _ADDRESS_SPARE,
+        "pids": profile.pids,
+        "file": _FILE_SPARE if writes else profile.tmp_mb * _MEGABYTE,
+        "files": 256,
+        "core": 0,
+        "queues": 0,
+    }
 
 
 def stub_command(name: str, *marks: str) -> list[str]:
