@@ -10,9 +10,9 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -52,9 +52,9 @@ def run(conf: tuple[Path, ...], *, single: bool, executor_user: str, agent_user:
     """Run the agent process: it hears, opens incidents, plans and reports."""
     if single:
         sys.exit(_single(conf, executor_user, agent_user))
-    from hermesd.app import serve  # noqa: PLC0415 - each process imports its own half
+    from hermesd import app  # noqa: PLC0415 - each process imports its own half
 
-    _serve(serve(conf))
+    _serve(lambda: app.main(conf))
 
 
 @main.command()
@@ -63,7 +63,7 @@ def executor(conf: tuple[Path, ...]) -> None:
     """Run the executor: the gate through which anything is done, and the containers behind it."""
     from hermesd.executor import serve  # noqa: PLC0415 - each process imports its own half
 
-    _serve(serve(conf))
+    _serve(lambda: asyncio.run(serve(conf)))
 
 
 @main.command()
@@ -91,11 +91,11 @@ def demo(*, as_json: bool, lang: str | None) -> None:
     sys.exit(asyncio.run(tell(as_json=as_json, language=language)))
 
 
-def _serve(work: Coroutine[Any, Any, None]) -> None:
+def _serve(work: Callable[[], None]) -> None:
     from hermesd.audit import AuditError  # noqa: PLC0415 - not needed by check and demo
 
     try:
-        asyncio.run(work)
+        work()
     except ConfigError as error:
         for fault in error.faults:
             click.echo(str(fault), err=True)

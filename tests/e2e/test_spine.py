@@ -26,11 +26,11 @@ def free_port() -> int:
 
 
 def post(port: int, body: bytes, path: str = "/alertmanager") -> int:
-    request = urllib.request.Request(  # noqa: S310 - loopback
+    request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         with error:
@@ -219,7 +219,8 @@ def slow_look(pair) -> None:
     pair.write(
         "commands/slow.toml",
         'name = "test:slow"\ndescription = "Waits, so that there is a middle to be killed in."\n'
-        'effect = "read"\npermission = "public"\nretryable = true\nexecutable = "/usr/bin/sleep"\nargv = ["2"]\n',
+        'effect = "read"\npermission = "public"\nretryable = true\n'
+        'executable = "/usr/bin/sleep"\nargv = ["2"]\n',
     )
     pair.write(
         "runbooks/inspect.toml",
