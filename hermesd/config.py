@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hermesd.agent.runbook import Runbook
 from hermesd.agent.settings import ModelSettings
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, named, read_file, read_folder
+from hermesd.protocol import describe
 from hermesd.rules.rule import Rule
 from hermesd.sources.settings import SourceSettings, read_source
 
@@ -63,7 +64,7 @@ class AgentSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All that the agent process runs by. ``digest`` names this content; runs keep the one they began with."""
+    """All that the agent process runs by. ``digest`` names this content; a run keeps its own."""
 
     digest: str
     stages: StageBudgets
@@ -103,6 +104,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     runbooks = _each(
         gather(lambda: read_folder(layers, "runbooks")), lambda file: named(file).read(Runbook), faults
     )
+    model = _with_environment(model or ModelSettings(), environ or os.environ, faults)
     faults.extend(_dangling_runbooks(documents, rules, runbooks))
     if faults:
         raise ConfigError(faults)
@@ -111,7 +113,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
         stages=stages or StageBudgets(),
         limits=limits or Limits(),
         agent=agent or AgentSettings(),
-        model=(model or ModelSettings()).with_environment(environ or os.environ, _read_credential),
+        model=model,
         sources=tuple(sources),
         rules=tuple(rules),
         runbooks={runbook.name: runbook for runbook in runbooks},
@@ -144,6 +146,14 @@ def _section(
     except ConfigError as error:
         faults.extend(error.faults)
         return None
+
+
+def _with_environment(model: ModelSettings, environ: Mapping[str, str], faults: list[Fault]) -> ModelSettings:
+    try:
+        return model.with_environment(environ, _read_credential)
+    except ValidationError as error:
+        faults.append(Fault(Path("environment"), 0, f"the model's settings: {describe(error)}"))
+        return model
 
 
 T = TypeVar("T")
