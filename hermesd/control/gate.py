@@ -73,19 +73,7 @@ class Gate:
 
     def view(self) -> CatalogueView:
         """Return what a planner may know of the catalogue and its reach."""
-        reach = self.policy.permissions.reach
-        return CatalogueView(
-            policy_version=self.policy.version,
-            sandbox=self.sandbox.name if self.sandbox else "",
-            sandbox_reason=self.sandbox_reason,
-            readable_roots=reach.readable_roots,
-            writable_roots=reach.writable_roots,
-            commands=tuple(
-                command.info()
-                for name, command in self.policy.commands.items()
-                if name not in self.policy.permissions.denied_commands
-            ),
-        )
+        return self.policy.view(self.sandbox.name if self.sandbox else "", self.sandbox_reason)
 
     async def run(self, request: CommandRequest, listen: Listener) -> CommandResult:
         """Answer a request: run it once, join it when it is under way, or say what became of it."""

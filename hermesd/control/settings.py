@@ -20,6 +20,7 @@ from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import normal_path_fault
+from hermesd.protocol import CatalogueView
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -95,6 +96,18 @@ class Policy:
     permissions: Permissions
     commands: Mapping[str, Command]
     protected: tuple[str, ...] = ()
+
+    def view(self, sandbox: str, sandbox_reason: str) -> CatalogueView:
+        """Return what a planner may know of it."""
+        reach, denied = self.permissions.reach, self.permissions.denied_commands
+        return CatalogueView(
+            policy_version=self.version,
+            sandbox=sandbox,
+            sandbox_reason=sandbox_reason,
+            readable_roots=reach.readable_roots,
+            writable_roots=reach.writable_roots,
+            commands=tuple(command.info() for name, command in self.commands.items() if name not in denied),
+        )
 
 
 def load_policy(layers: Sequence[Path]) -> Policy:
