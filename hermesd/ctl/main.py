@@ -1,7 +1,7 @@
 """hermesctl: the command line of hermesd. Each command asks, shows, and ends with an exit code.
 
 It answers within the time of the standard library and click: nothing heavier may be imported here,
-and of hermesd only `ipc.messages` and `ipc.client`.
+and of hermesd only `ipc.messages` and `ipc.client`. What one command alone needs is imported by it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,15 @@ import click
 
 import hermesd
 from hermesd.ctl import messages as m
-from hermesd.ctl.approve import Conversation, TerminalKeyboard, approve, require_terminal
 from hermesd.ctl.asking import Answer, Refused, Silent, ask, payload_or_stop, why_refused
 from hermesd.ctl.border import run
 from hermesd.ctl.exits import Exit, Stop
-from hermesd.ctl.following import follow_run
 from hermesd.ctl.options import Group, option, with_session
 from hermesd.ctl.screen import Line, Tone
 from hermesd.ctl.session import Session
-from hermesd.ctl.views.audit import Checked, audit_document, exit_of_audit, render_audit
-from hermesd.ctl.views.catalogue import find_command, render_command, render_commands
 from hermesd.ctl.views.fields import text_of
 from hermesd.ctl.views.lists import render_approvals, render_incidents, render_runs
 from hermesd.ctl.views.status import Standing, exit_of_standing, find_problems, render_status, status_document
-from hermesd.ctl.views.timeline import render_show
 from hermesd.ipc.messages import Code, Kind
 
 STATUS_SECONDS: Final = 2.0
@@ -87,6 +82,8 @@ def runs(session: Session, incident: str, limit: int) -> Exit:
 @with_session
 def show(session: Session, subject: str, *, records: bool) -> Exit:
     """Show an incident or a run."""
+    from hermesd.ctl.views.timeline import render_show  # noqa: PLC0415 - only this command pays for it
+
     payload = session.ask_daemon(Kind.SHOW, id=subject)
     session.tell(payload, render_show(payload, session.say, session.now(), records=records))
     return Exit.DONE
@@ -106,12 +103,16 @@ def approvals(session: Session) -> Exit:
 @with_session
 def approve_command(session: Session, operation: str) -> Exit:
     """Hold the conversation in which an operation is approved."""
+    from hermesd.ctl import approve as talking  # noqa: PLC0415 - only this command pays for it
+
     if session.as_json:
         raise Stop(Exit.USAGE, "no_json", (session.say(m.NO_JSON),))
-    require_terminal(session.say)
-    keyboard = TerminalKeyboard(sys.stdin)
-    talk = Conversation(session.executor, session.screen, keyboard, session.say, session.seconds, session.now)
-    return approve(talk, operation)
+    talking.require_terminal(session.say)
+    keyboard = talking.TerminalKeyboard(sys.stdin)
+    talk = talking.Conversation(
+        session.executor, session.screen, keyboard, session.say, session.seconds, session.now
+    )
+    return talking.approve(talk, operation)
 
 
 @cli.command("deny", words=m.HELP_DENY)
@@ -165,6 +166,8 @@ def _steer(session: Session, kind: Kind, task: str) -> Exit:
 @with_session
 def ask_command(session: Session, text: str, *, follow: bool) -> Exit:
     """Ask hermesd to look at something."""
+    from hermesd.ctl.following import follow_run  # noqa: PLC0415 - only this command pays for it
+
     if not text.strip():
         raise Stop(Exit.USAGE, "empty", (session.say(m.EMPTY_QUESTION),))
     payload = session.ask_daemon(Kind.ASK, text=text)
@@ -183,6 +186,8 @@ def ask_command(session: Session, text: str, *, follow: bool) -> Exit:
 @with_session
 def follow(session: Session, task: str) -> Exit:
     """Follow a run until it ends."""
+    from hermesd.ctl.following import follow_run  # noqa: PLC0415 - only this command pays for it
+
     return follow_run(session, task)
 
 
@@ -191,6 +196,8 @@ def follow(session: Session, task: str) -> Exit:
 @with_session
 def commands(session: Session, name: str) -> Exit:
     """List the catalogue, or show one command of it."""
+    from hermesd.ctl.views.catalogue import find_command, render_command, render_commands  # noqa: PLC0415 - only this command pays for it
+
     view = session.ask_executor(Kind.COMMANDS)
     if not name:
         session.tell(view, render_commands(view, session.say))
@@ -224,6 +231,8 @@ def audit() -> None:
 @with_session
 def verify(session: Session) -> Exit:
     """Verify each log with the head of it that the other process has seen."""
+    from hermesd.ctl.views.audit import Checked, audit_document, exit_of_audit, render_audit  # noqa: PLC0415 - only this command pays for it
+
     seconds = max(session.seconds, VERIFY_SECONDS)
     seen_by_daemon = _peer_anchor(ask(session.daemon, Kind.AUDIT_VERIFY, {"anchor": ""}, seconds))
     executor = ask(session.executor, Kind.AUDIT_VERIFY, {"anchor": seen_by_daemon}, seconds)

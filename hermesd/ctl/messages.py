@@ -6,13 +6,11 @@ name the same values (a test compares them). This module must never hold logic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One text in both languages."""
+class Text(NamedTuple):
+    """One text in both languages. A tuple, since some three hundred are made at every start."""
 
     en: str
     zh: str
@@ -30,6 +28,8 @@ AGO: Final = Text("{span} ago", "{span}前")
 IN_SPAN: Final = Text("in {span}", "{span}后")
 OVER: Final = Text("over", "已过")
 WHEN: Final = Text("{absolute} ({ago})", "{absolute}（{ago}）")
+
+COLON: Final = Text(": ", "：")
 
 # Who does not answer, and what to do about it
 NOT_RUNNING: Final = Text(
@@ -102,7 +102,7 @@ SEVERITIES: Final = {
 RESULTS: Final = {
     "succeeded": Text("succeeded", "成功"),
     "failed": Text("failed", "失败"),
-    "refused": Text("refused by the gate", "被关口拒绝"),
+    "refused": Text("refused, not run", "执行前被拒绝"),
     "denied": Text("denied by a person", "被人拒绝"),
     "expired": Text("expired: nobody decided", "已过期：无人决定"),
     "plan_changed": Text("stopped: the world changed", "已停止：情况有变"),
@@ -179,15 +179,17 @@ DAEMON_LINE: Final = Text(
 )
 EXECUTOR_LINE: Final = Text("answers, {commands} commands", "应答正常，{commands} 个命令")
 SANDBOX_GOOD: Final = Text("{name}: {reason}", "{name}：{reason}")
-SANDBOX_NONE: Final = Text(
-    "none usable, nothing is executed: {reason}", "没有可用的沙箱，不会执行任何命令：{reason}"
-)
+SANDBOX_NONE: Final = Text("none usable, nothing is executed", "没有可用的沙箱，不会执行任何命令")
 ENGINE: Final = Text("{name}: {reason}", "{name}：{reason}")
 SOURCE_LINE: Final = Text(
-    "{name} ({kind}) {state} since {since}, last event {last}",
-    "{name}（{kind}）{state}，{since}起，最近事件：{last}",
+    "{name} ({kind}) {state} for {span}, {last}",
+    "{name}（{kind}）{state}，已 {span}，{last}",
 )
-SOURCE_ERROR: Final = Text("{name} ({kind}) {state}: {error}", "{name}（{kind}）{state}：{error}")
+SOURCE_OFF: Final = Text("{name} ({kind}) {state}", "{name}（{kind}）{state}")
+SOURCE_DEAD: Final = Text("{name} ({kind}) {state}, died {n} times", "{name}（{kind}）{state}，已中断 {n} 次")
+SOURCE_REVIVED: Final = Text("died {n} times: {error}", "已中断 {n} 次：{error}")
+LAST_EVENT: Final = Text("last event {ago}", "最近事件 {ago}")
+NO_EVENT: Final = Text("no event yet", "尚无事件")
 NO_SOURCES: Final = Text("none is configured", "没有配置来源")
 INBOX_LINE: Final = Text(
     "{undecided} undecided of {accepted} accepted", "{undecided} 条待判定，共接收 {accepted} 条"
@@ -197,7 +199,7 @@ ACTIVE_LINE: Final = Text("{n} active", "{n} 个进行中")
 PENDING_NONE: Final = Text("none waits for a person", "没有等待人工的操作")
 PENDING_MORE: Final = Text("and {n} more: hermesctl approvals", "另有 {n} 项：hermesctl approvals")
 PENDING_LINE: Final = Text("{text}, expires {left}", "{text}，{left}过期")
-TYPE_NEXT: Final = Text("hermesctl approve {id}", "hermesctl approve {id}")
+TYPE_NEXT: Final = Text("→ hermesctl approve {id}", "→ hermesctl approve {id}")
 MODEL_LINE: Final = Text("{name}, {state}", "{name}，{state}")
 MODEL_NONE: Final = Text("none configured: runbooks alone", "未配置：仅使用预案")
 AUDIT_LINE: Final = Text(
@@ -214,7 +216,13 @@ BAD_LINK: Final = Text(
     "hermesd cannot reach the executor, so runs cannot look at anything",
     "hermesd 无法连接执行器，运行无法查看任何东西",
 )
-WARN_PAUSED: Final = Text("new runs are paused; hermesctl resume", "新的运行已暂停；hermesctl resume")
+WARN_PAUSED: Final = Text(
+    "new runs are paused; go on with: hermesctl resume", "新的运行已暂停；恢复请输入：hermesctl resume"
+)
+WARN_DEGRADED: Final = Text(
+    "the sandbox keeps fewer promises than it could, see below", "沙箱未能提供全部保障，见下"
+)
+WARN_MODEL: Final = Text("the model does not answer as it should: {model}", "模型应答异常：{model}")
 WARN_POLICY: Final = Text(
     "the daemon and the executor have read different policies ({agent}, {executor})",
     "守护进程和执行器读取的策略不同（{agent}，{executor}）",

@@ -69,6 +69,11 @@ class Speech:
             return self(m.JUST_NOW)
         return self(m.AGO, span=self.span(seconds))
 
+    def lasting(self, stamp: object, now: datetime) -> str:
+        """Return how long something has lasted since an ISO time, a dash for none."""
+        moment = moment_of(stamp)
+        return self.span((now - moment).total_seconds()) if moment else "–"
+
     def left(self, stamp: object, now: datetime) -> str:
         """Return how long it is until an ISO time, a dash for none."""
         moment = moment_of(stamp)
@@ -119,7 +124,7 @@ def millis(number: object) -> str:
     if value < _KILO:
         return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"  # noqa: PLR2004 - one decimal when small
     seconds = value / _KILO
-    if seconds < _MINUTE:
+    if seconds < 2 * _MINUTE:
         return f"{seconds:.3g} s"
     if seconds < _HOUR:
         return f"{seconds / _MINUTE:.3g} min"

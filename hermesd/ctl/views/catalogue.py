@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from hermesd.ctl import messages as m
 from hermesd.ctl.messages import Text
 from hermesd.ctl.screen import Cell, Column, Item, Line, Table, Tone
 from hermesd.ctl.speech import Speech, millis
-from hermesd.ctl.views.fields import rows_of, table_of, text_of, texts_of
+from hermesd.ctl.views.fields import plain, rows_of, table_of, text_of, texts_of
 from hermesd.ctl.views.timeline import fact_lines
 
 _EFFECT_TONES: Final = {"change": Tone.WARN, "send": Tone.WARN, "destroy": Tone.BAD}
@@ -78,7 +77,7 @@ def _arguments(command: dict[str, Any], say: Speech) -> list[Item]:
     schema = table_of(command, "args_schema")
     arguments = table_of(schema, "properties")
     if not arguments:
-        return [Line(f"{say(m.ARGUMENTS)}: {say(m.NO_ARGUMENTS)}", Tone.DIM)]
+        return [Line(say(m.ARGUMENTS) + say(m.COLON) + say(m.NO_ARGUMENTS), Tone.DIM)]
     required = set(texts_of(schema, "required"))
     columns = (Column(say(m.ARGUMENT), whole=True), Column(say(m.DESCRIPTION)))
     rows = tuple(
@@ -92,20 +91,16 @@ def _arguments(command: dict[str, Any], say: Speech) -> list[Item]:
 def _told(argument: dict[str, Any], say: Speech, *, required: bool) -> str:
     limits = [say(m.REQUIRED)] if required else []
     if argument.get("default") is not None:
-        limits.append(say(m.DEFAULT, value=_plain(argument["default"])))
+        limits.append(say(m.DEFAULT, value=plain(argument["default"])))
     if values := texts_of(argument, "enum"):
         limits.append(say(m.ONE_OF, values=", ".join(values)))
     limits += [
-        say(text, value=_plain(argument[name]))
+        say(text, value=plain(argument[name]))
         for name, text in (("minimum", m.LEAST), ("maximum", m.MOST))
         if name in argument
     ]
     if examples := argument.get("examples"):
-        shown = ", ".join(_plain(one) for one in examples) if isinstance(examples, list) else str(examples)
+        shown = ", ".join(plain(one) for one in examples) if isinstance(examples, list) else str(examples)
         limits.append(say(m.EXAMPLES, values=shown))
     description = text_of(argument, "description")
     return f"{description} ({'; '.join(limits)})" if limits else description
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

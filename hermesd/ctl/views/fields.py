@@ -5,6 +5,7 @@ A daemon of another version must cost a person a dash on the screen, never the w
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -54,4 +55,9 @@ def reading(payload: dict[str, Any], value: str = "last_value") -> str:
 
 def pairs(table: dict[str, Any]) -> list[str]:
     """Return an object as `name=value` texts, in its own order."""
-    return [f"{name}={value}" for name, value in table.items()]
+    return [f"{name}={plain(value)}" for name, value in table.items()]
+
+
+def plain(value: object) -> str:
+    """Return a value as people write it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -71,7 +71,8 @@ def run_state(run: dict[str, Any], say: Speech) -> str:
     if outcome := text_of(run, "outcome"):
         return say.word(m.OUTCOMES, outcome)
     status, stage = say.word(m.RUN_STATUSES, run.get("status")), text_of(run, "stage")
-    return f"{status} ({say.word(m.STAGES, stage)})" if stage else status
+    shown = stage and text_of(run, "status") == "running"
+    return f"{status} ({say.word(m.STAGES, stage)})" if shown else status
 
 
 def run_tone(run: dict[str, Any]) -> Tone:

@@ -79,9 +79,8 @@ def _executor_problems(executor: dict[str, Any], say: Speech) -> list[Problem]:
         reason = text_of(executor, "reason") or say(m.NOT_KNOWN)
         engines = "; ".join(f"{name}: {why}" for name, why in table_of(executor, "engines").items())
         found.append(Problem("no_sandbox", say(m.BAD_SANDBOX, reason=reason), engines))
-    if degraded := texts_of(executor, "degraded"):
-        text = f"{say(m.SANDBOX)} {say(m.DEGRADED)}: {'; '.join(degraded)}"
-        found.append(Problem("degraded", text, warning=True))
+    if texts_of(executor, "degraded"):
+        found.append(Problem("degraded", say(m.WARN_DEGRADED), warning=True))
     return found
 
 
@@ -97,7 +96,7 @@ def _daemon_problems(daemon: dict[str, Any], standing: Standing, say: Speech) ->
         found.append(Problem("paused", say(m.WARN_PAUSED), warning=True))
     model = table_of(daemon, "model")
     if model.get("configured") and text_of(model, "state") not in _GOOD_MODEL:
-        text = f"{say(m.MODEL)}: {_model_line(model, say)}"
+        text = say(m.WARN_MODEL, model=_model_line(model, say))
         found.append(Problem("model", text, warning=True))
     theirs, ours = text_of(link, "policy_version"), text_of(payload_in(standing.executor), "policy_version")
     if theirs and ours and theirs != ours:
@@ -183,10 +182,16 @@ def _source_parts(sources: list[dict[str, Any]], say: Speech, now: datetime) -> 
 def _source_line(source: dict[str, Any], say: Speech, now: datetime) -> str:
     state = say.word(m.SOURCE_STATES, source.get("state"))
     names = {"name": text_of(source, "name", "?"), "kind": text_of(source, "kind", "?"), "state": state}
-    if text_of(source, "error"):
-        return say(m.SOURCE_ERROR, **names, error=text_of(source, "error"))
-    since, last = say.ago(source.get("since"), now), say.ago(source.get("last_event_at"), now)
-    return say(m.SOURCE_LINE, **names, since=since, last=last)
+    if text_of(source, "state") == "off":
+        return say(m.SOURCE_OFF, **names)
+    error, restarts = text_of(source, "error"), whole_of(source, "restarts")
+    if not _source_is_well(source):
+        return say(m.SOURCE_DEAD, **names, n=restarts)
+    heard = source.get("last_event_at")
+    last = say(m.LAST_EVENT, ago=say.ago(heard, now)) if heard else say(m.NO_EVENT)
+    if error:
+        last = say(m.SOURCE_REVIVED, n=restarts, error=error)
+    return say(m.SOURCE_LINE, **names, span=say.lasting(source.get("since"), now), last=last)
 
 
 def _source_tone(source: dict[str, Any]) -> Tone:
@@ -206,19 +211,22 @@ def _executor_parts(executor: dict[str, Any], say: Speech) -> list[Part]:
     if not executor:
         return [(m.EXECUTOR, say(m.NOT_KNOWN), Tone.DIM)]
     usable = bool(executor.get("usable"))
-    reason = text_of(executor, "reason") or say(m.NOT_KNOWN)
-    sandbox = say(
-        m.SANDBOX_GOOD if usable else m.SANDBOX_NONE, name=text_of(executor, "sandbox"), reason=reason
-    )
     commands = count(whole_of(executor, "commands"))
     parts: list[Part] = [
         (m.EXECUTOR, say(m.EXECUTOR_LINE, commands=commands), Tone.GOOD),
-        (m.SANDBOX, sandbox, Tone.GOOD if usable else Tone.BAD),
+        (m.SANDBOX, _sandbox_line(executor, say), Tone.GOOD if usable else Tone.BAD),
         *((m.DEGRADED, why, Tone.WARN) for why in texts_of(executor, "degraded")),
     ]
     if separation := text_of(executor, "separation"):
         parts.append((m.SEPARATION, separation, Tone.PLAIN))
     return parts
+
+
+def _sandbox_line(executor: dict[str, Any], say: Speech) -> str:
+    name, reason = text_of(executor, "sandbox"), text_of(executor, "reason") or say(m.NOT_KNOWN)
+    if not executor.get("usable"):
+        return say(m.SANDBOX_NONE)
+    return reason if name in reason else say(m.SANDBOX_GOOD, name=name, reason=reason)
 
 
 def _approval_parts(approvals: dict[str, Any], say: Speech, now: datetime) -> list[Part]:

@@ -26,6 +26,8 @@ from hermesd.ctl.width import cells
 
 _STAGE_TONES: Final = {"ok": Tone.PLAIN, "refused": Tone.WARN, "cancelled": Tone.WARN}
 _STEP_MARKS: Final = {"succeeded": ("✓", Tone.GOOD), "sent": ("…", Tone.PLAIN), "planned": ("·", Tone.DIM)}
+_ACTING: Final = frozenset({"validate", "confirm", "prepare", "execute"})
+"""The stages of a round in which its steps are dealt with; the steps are told behind the last of them."""
 _STEP_BAD: Final = ("✗", Tone.BAD)
 _SHOWN_ELSEWHERE: Final = frozenset({"seq", "time", "kind", "task_id"})
 
@@ -105,10 +107,13 @@ def _timeline(run: dict[str, Any], say: Speech) -> list[Item]:
         rows = list(group)
         if round_no and round_no not in told:
             items.append(Line(say(m.ROUND, n=round_no), Tone.DIM))
-        items.append(_stage_table(rows, say))
-        if any(text_of(row, "name") in {"execute", "validate"} for row in rows) and round_no not in told:
-            items += _steps(steps, round_no, say)
+        acting = [index for index, row in enumerate(rows) if text_of(row, "name") in _ACTING]
+        after = acting[-1] + 1 if acting and round_no not in told else 0
+        if after:
+            items += [_stage_table(rows[:after], say), *_steps(steps, round_no, say)]
             told.add(round_no)
+        if rows[after:]:
+            items.append(_stage_table(rows[after:], say))
     for round_no in sorted({whole_of(step, "round") for step in steps} - told):
         items += [Line(say(m.ROUND, n=round_no), Tone.DIM), *_steps(steps, round_no, say)]
     return [*items, Line()]
@@ -117,7 +122,7 @@ def _timeline(run: dict[str, Any], say: Speech) -> list[Item]:
 def _stage_table(stages: list[dict[str, Any]], say: Speech) -> Table:
     columns = (
         Column("", whole=True, least=max(cells(say(name)) for name in m.STAGES.values())),
-        Column("", whole=True, right=True, least=7),
+        Column("", whole=True, right=True, least=8),
         Column("", whole=True, least=8),
         Column(""),
     )
@@ -152,11 +157,11 @@ def _step(step: dict[str, Any], say: Speech) -> list[Item]:
     why = [say.word(m.RESULTS, status)] if status != "succeeded" else []
     why += [text for text in (text_of(step, "reason"), text_of(step, "summary")) if text]
     if why:
-        lines.append(Line(": ".join(why), tone if tone is Tone.BAD else Tone.DIM, hang=6))
-    if impact := text_of(table_of(step, "impact"), "text"):
-        lines.append(Line(f"{say(m.L_IMPACT)}: {impact}", Tone.WARN, hang=6))
+        lines.append(Line(say(m.COLON).join(why), tone if tone is Tone.BAD else Tone.DIM, hang=6))
     if gain := table_of(step, "gain"):
         lines.append(Line(gain_text(gain, say), Tone.GOOD, hang=6))
+    elif impact := text_of(table_of(step, "impact"), "text"):
+        lines.append(Line(say(m.L_IMPACT) + say(m.COLON) + impact, Tone.WARN, hang=6))
     return lines
 
 
