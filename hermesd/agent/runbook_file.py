@@ -45,6 +45,7 @@ def _as_words(value: Any) -> Any:
 
 
 Template = Annotated[str, Field(max_length=2000)]
+Keyword = Annotated[str, Field(min_length=1, max_length=40)]
 Listed = BeforeValidator(_as_tuple)
 
 
@@ -127,12 +128,14 @@ class Runbook(_File):
     """`conf.d/runbooks/NAME.toml`.
 
     ``inputs`` are named values, each a list of candidates of which the first that can be looked up counts.
-    ``keywords`` are words of a person's sentence for which this runbook is meant.
+    ``keywords`` are words of a person's sentence for which this runbook is meant; where the sentence has
+    keywords of several runbooks, the one of the highest ``priority`` is meant.
     """
 
     name: Annotated[str, Field(pattern=r"\A(?:[a-z0-9][a-z0-9_-]{0,63})?\z")] = ""
     description: str = Field(default="", max_length=500)
-    keywords: Annotated[tuple[str, ...], Listed] = Field(default=(), max_length=64)
+    keywords: Annotated[tuple[Keyword, ...], Listed] = Field(default=(), max_length=64)
+    priority: int = Field(default=0, ge=-9, le=9)
     inputs: dict[StepId, Annotated[tuple[JsonValue, ...], Listed]] = Field(default_factory=dict)
     steps: Annotated[tuple[Step, ...], Listed] = Field(min_length=1, max_length=MAX_STEPS)
     report: Report = Report()
