@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
@@ -25,6 +26,12 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 
 MAX_DEPTH: Final = 32
 """Nesting of JSON containers in one message; deeper is refused by name, not by a stack overflow."""
+
+_STRING: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL
+)  # an unfinished one too, without backtracking
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}\z")]
 CommandName = Annotated[str, Field(pattern=r"\A[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}\z")]
@@ -111,7 +118,7 @@ class Envelope(Word):
     was cut no longer contains what its peer has written down.
     """
 
-    version: Literal[1] = PROTOCOL_VERSION
+    version: int = Field(default=PROTOCOL_VERSION, ge=PROTOCOL_VERSION, le=PROTOCOL_VERSION)
     task_id: Identifier
     sender: Identifier
     receiver: Identifier
@@ -314,15 +321,16 @@ def payload_of(word: Word) -> dict[str, JsonValue]:
 def check_json(text: bytes) -> Any:
     """Parse JSON from a stranger, refusing what two readers could understand differently.
 
-    Refused: invalid UTF-8, duplicate keys, NaN and infinities (``1e400`` too), nesting beyond
-    MAX_DEPTH, and anything after the first value. Raise ProtocolError.
+    Refused: invalid UTF-8, lone surrogates, duplicate keys, NaN and infinities (``1e400`` too),
+    nesting beyond MAX_DEPTH, and anything after the first value. Raise ProtocolError.
     """
     try:
         decoded = text.decode("utf-8")
         _check_depth(decoded)
-        return json.loads(
+        value = json.loads(
             decoded, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
+        _refuse_lone_surrogates(decoded, value)
     except UnicodeDecodeError as error:
         raise ProtocolError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -331,25 +339,27 @@ def check_json(text: bytes) -> Any:
         raise
     except ValueError as error:  # an integer of thousands of digits
         raise ProtocolError(f"not JSON that is read here: {error}") from None
+    return value
 
 
 def _check_depth(text: str) -> None:
     """Refuse deep nesting before a recursive parser meets it. Brackets inside strings do not count."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth = 0
-    in_string = False
-    escaped = False
-    for char in text if text.count("[") + text.count("{") > MAX_DEPTH else "":
-        if in_string:
-            in_string = escaped or char != '"'
-            escaped = char == "\\" and not escaped
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ProtocolError(f"nested deeper than {MAX_DEPTH}")
-        elif char in "]}":
-            depth -= 1
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise ProtocolError(f"nested deeper than {MAX_DEPTH}")
+
+
+def _refuse_lone_surrogates(text: str, value: Any) -> None:
+    """Refuse escapes that are half a character: some readers replace them, some refuse, some keep them."""
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ProtocolError("half a character (a lone surrogate) in a text") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
