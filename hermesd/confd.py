@@ -1,8 +1,8 @@
 """Layered TOML: how both processes read `conf.d`, each for itself.
 
 A layer is a folder shaped like `conf.d/`. A file in a later layer replaces the file of the same
-name in an earlier one, and `NAME.toml.d/*.toml` (of any layer) is merged into it table by table,
-as systemd does with units and drop-ins.
+name in an earlier one (a link to /dev/null masks it), and `NAME.toml.d/*.toml` (of any layer) is merged
+into it table by table, as systemd does with units and drop-ins.
 
 A wrong file is an error that names file, line and reason. This module must never guess, skip or
 repair: whoever reads decides what a wrong file means.
@@ -11,6 +11,7 @@ repair: whoever reads decides what a wrong file means.
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 MAX_FILE_BYTES: Final = 1 << 20
+_NOTHING: Final = Path("/dev/null")
+_KEY_PART: Final = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^."'\s]+))\s*(?:\.|$)""")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -85,12 +88,17 @@ def shipped() -> Path:
 
 
 def read_file(layers: Sequence[Path], name: str) -> Document | None:
-    """Return `NAME` as the layers give it, None when no layer has it. Raise ConfigError."""
-    base = [layer / name for layer in layers if (layer / name).is_file()]
+    """Return `NAME` as the layers give it, None when no layer has it or the last one masks it.
+
+    Raise ConfigError.
+    """
+    base = [layer / name for layer in layers if _stands(layer / name)]
     drop_ins = [
-        file for layer in layers for file in sorted((layer / f"{name}.d").glob("*.toml")) if file.is_file()
+        file for layer in layers for file in sorted((layer / f"{name}.d").glob("*.toml")) if _stands(file)
     ]
     if not base and not drop_ins:
+        return None
+    if base and base[-1].resolve() == _NOTHING:
         return None
     files = [*base[-1:], *drop_ins]
     texts = tuple((path, _text(path)) for path in files)
@@ -102,7 +110,7 @@ def read_file(layers: Sequence[Path], name: str) -> Document | None:
 
 def read_folder(layers: Sequence[Path], name: str) -> list[Document]:
     """Return every `*.toml` of the folder `NAME`, by file name. Raise ConfigError with all faults."""
-    names = {file.name for layer in layers for file in (layer / name).glob("*.toml") if file.is_file()}
+    names = {file.name for layer in layers for file in (layer / name).glob("*.toml") if _stands(file)}
     documents: list[Document] = []
     faults: list[Fault] = []
     for file in sorted(names):
@@ -167,12 +175,20 @@ def _common(path: list[str], names: list[str]) -> int:
 
 
 def _split_key(dotted: str) -> list[str]:
-    return [part.strip().strip("\"'") for part in dotted.split(".")]
+    return [double or single or bare for double, single, bare in _KEY_PART.findall(dotted)]
+
+
+def _stands(path: Path) -> bool:
+    """Say whether the name is taken. A link that leads nowhere is: skipping it would hide the fault."""
+    return path.exists() or path.is_symlink()
 
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError([Fault(path, 0, "not a regular file")])
+        if found.st_size > MAX_FILE_BYTES:
             raise ConfigError([Fault(path, 0, f"larger than {MAX_FILE_BYTES} bytes")])
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -196,6 +212,7 @@ def _raise(fault: Fault) -> dict[str, Any]:
 
 def _words(where: tuple[str | int, ...], message: str) -> str:
     key = ".".join(str(part) for part in where)
+    message = message.removeprefix("Value error, ")
     if message == "Extra inputs are not permitted":
         return f"{key}: there is no such setting"
     if message == "Field required":
