@@ -1,4 +1,4 @@
-"""From a person's sentence to a runbook, by the keywords of the runbooks; and who plans first.
+"""From a person's sentence to a runbook, by the keywords of the runbooks.
 
 Simple and predictable on purpose: of the runbooks whose keywords the sentence uses, the one of the
 highest priority, among equals the one with most of them, and when two are level none. A sentence
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hermesd.agent.planner import Planner
 from hermesd.agent.runbook_file import Runbook
 
 MAX_SENTENCE: Final = 2000
@@ -64,11 +63,6 @@ def arguments_in(sentence: str) -> dict[str, str]:
     units = {found[0] for found in _UNIT.finditer(sentence)}
     named = {"path": paths, "unit": units}
     return {name: next(iter(values)) for name, values in named.items() if len(values) == 1}
-
-
-def order_planners(model: Planner | None, runbook: Planner | None) -> tuple[Planner, ...]:
-    """Return who is asked, in order: the model where one is configured, then the runbook."""
-    return tuple(planner for planner in (model, runbook) if planner is not None)
 
 
 def _tidy(path: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from hermesd.agent.model import PLAN_SECONDS
+from hermesd.agent.model_planner import PLAN_SECONDS
 from hermesd.agent.planner import PlannerUnavailable, Unavailability
 from hermesd.agent.prompts import Message
 from hermesd.agent.settings import ModelSettings

@@ -1,102 +1,11 @@
-"""The model planner: asks a model for the next decision, reads its answer strictly, and gives up in time.
+"""The model, as the process that has one imports it: the planner, and the client that it asks.
 
-A model that is late, down or talks nonsense is an ordinary thing: it ends as PlannerUnavailable, and
-somebody else plans. A malformed answer goes back with its reason, a bounded number of times in a run.
-This module must never act on anything that a model says: it returns a Decision, which others judge.
+Importing this costs what aiohttp costs (some 200 ms), so it happens only where a model is configured.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from hermesd.agent.http_model import HttpModel
+from hermesd.agent.model_planner import ChatModel, ModelPlanner
 
-from hermesd.agent.parsing import parse_decision
-from hermesd.agent.planner import PlannerUnavailable, Situation, Unavailability
-from hermesd.agent.prompts import Message, answer_back, write_messages
-from hermesd.protocol import Action, Decision
-
-PLAN_SECONDS: Final = 44.0
-"""A second less than the stage's 45, so that the model's lateness is named before the stage's clock is."""
-
-MALFORMED_ANSWERS: Final = 5
-
-OnMalformed = Callable[[str, str], None]
-"""Called with the task's id and the reason, for the record and for Situation.malformed."""
-
-
-class ChatModel(Protocol):
-    """Anything that continues a chat."""
-
-    async def complete(self, messages: Sequence[Message]) -> str:
-        """Return the model's answer as it stands. Raise PlannerUnavailable."""
-        ...
-
-
-def _nobody(_task_id: str, _reason: str) -> None:
-    """Stand in for whoever wants to know of malformed answers."""
-
-
-class ModelPlanner:
-    """A Planner that asks a ChatModel. ``budget_seconds`` bounds one decision, all its answers together."""
-
-    def __init__(
-        self,
-        chat: ChatModel,
-        *,
-        name: str = "model",
-        budget_seconds: float = PLAN_SECONDS,
-        malformed_answers: int = MALFORMED_ANSWERS,
-        on_malformed: OnMalformed = _nobody,
-    ) -> None:
-        self._chat = chat
-        self._name = name
-        self._budget_seconds = budget_seconds
-        self._malformed_answers = malformed_answers
-        self._on_malformed = on_malformed
-
-    @property
-    def name(self) -> str:
-        """What records call it."""
-        return self._name
-
-    async def decide(self, situation: Situation) -> Decision:
-        """Return the model's decision. Raise PlannerUnavailable: late, down or nonsense."""
-        try:
-            async with asyncio.timeout(self._budget_seconds) as clock:
-                return await self._ask(situation)
-        except TimeoutError as error:
-            if not clock.expired():
-                raise
-            text = f"the model did not answer within {self._budget_seconds:g} s"
-            raise PlannerUnavailable(Unavailability.LATE, text) from error
-
-    async def _ask(self, situation: Situation) -> Decision:
-        asked = write_messages(situation)
-        messages, reason = asked, "no more malformed answers are allowed in this run"
-        for _attempt in range(self._malformed_answers - situation.malformed):
-            answer = await self._chat.complete(messages)
-            read = parse_decision(answer)
-            if isinstance(read, Decision):
-                return _signed(read, situation.round)
-            reason = read.reason
-            self._on_malformed(situation.briefing.task_id, reason)
-            messages = [*asked, *answer_back(answer, reason)]
-        raise PlannerUnavailable(
-            Unavailability.NONSENSE, f"the model's answers could not be read; the last one: {reason}"
-        )
-
-
-def _signed(decision: Decision, round_no: int) -> Decision:
-    """Return the decision with its steps named after their round: no two of a run are called alike."""
-    names = {action.step: f"m{round_no}.{action.step}"[:96] for action in decision.actions}
-    if len(set(names.values())) != len(names):
-        names = {step: f"m{round_no}.{number}" for number, step in enumerate(names, 1)}
-    return decision.model_copy(
-        update={"actions": tuple(_renamed(action, names) for action in decision.actions)}
-    )
-
-
-def _renamed(action: Action, names: dict[str, str]) -> Action:
-    needs = tuple(names.get(step, step) for step in action.needs)
-    return action.model_copy(update={"step": names[action.step], "needs": needs})
+__all__ = ["ChatModel", "HttpModel", "ModelPlanner"]

@@ -205,7 +205,7 @@ def check_runbook(runbook: Runbook, view: CatalogueView) -> list[str]:
             continue
         info = commands.get(step.command)
         found = _unfit(step, info) if info else [f"there is no command {step.command}"]
-        faults += [f"runbook {runbook.name!r}, step {step.id!r}: {fault}" for fault in found]
+        faults += [f"step {step.id!r}: {fault}" for fault in found]
     return faults
 
 
