@@ -192,7 +192,8 @@ def test_a_zygote_stops_within_its_bound_and_is_reaped(started):
     assert not Path(f"/proc/{zygote.pid}").exists()
 
 
-def test_zygote_and_hung_workers_die_with_an_agent_that_was_killed(tmp_path):
+@pytest.mark.parametrize("zygote_hangs", [False, True])
+def test_zygote_and_hung_workers_die_with_an_agent_that_was_killed(tmp_path, zygote_hangs):
     script = f"""
 import asyncio, os, sys, time
 from hermesd.sources.zygote import start_zygote
@@ -210,6 +211,8 @@ asyncio.run(Probe(zygote).measure(["x"], 600))
         worker = int((tmp_path / "worker").read_text())
         assert is_alive(zygote)
         assert is_alive(worker)
+        if zygote_hangs:
+            os.kill(zygote, signal.SIGSTOP)
         agent.kill()
         agent.wait(5)
     wait_until(lambda: not is_alive(zygote))
@@ -274,6 +277,13 @@ async def test_a_watched_folder_needs_no_root_and_its_growth_is_noticed(started,
     await asyncio.wait({task})
     assert values[0] < 10
     assert 90 <= values[-1] < 95
+
+
+async def test_space_that_is_reserved_for_root_counts_as_df_counts_it(started):
+    """The root file system of most machines keeps some; where it keeps none this says little."""
+    answer = (await measure(Probe(started()), ["filesystem:/"], 5))["filesystem:/"]
+    used, available = map(int, output_of("df", "--output=used,avail", "--block-size=1", "/").split()[2:])
+    assert answer.facts["percent"] == pytest.approx(100 * used / (used + available), abs=0.2)
 
 
 @pytest.fixture
