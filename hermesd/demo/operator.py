@@ -20,6 +20,9 @@ from hermesd.launcher import Account
 SCREEN_SECONDS: Final = 20.0
 _COLUMNS: Final = 100
 _ROWS: Final = 40
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+WORD: Final = re.compile(r"^\S+ +([a-z]{4,10})\s*$", re.MULTILINE)
+PROMPT: Final = re.compile(r"[:：]\s*$")
 TOKEN: Final = re.compile(r"\b([A-HJ-NP-Z2-9]{4}-[A-HJ-NP-Z2-9]{4})\b")
 
 
@@ -33,7 +36,12 @@ class Terminal:
     def __init__(self, fd: int, process: asyncio.subprocess.Process) -> None:
         self._fd = fd
         self.process = process
-        self.screen = ""
+        self.raw = ""
+
+    @property
+    def screen(self) -> str:
+        """What stands there, as plain text."""
+        return _ESCAPES.sub("", self.raw)
 
     async def until(self, pattern: re.Pattern[str], after: int = 0) -> re.Match[str]:
         """Wait until ``pattern`` stands on the screen beyond ``after``. Raise OperatorError."""
@@ -70,7 +78,7 @@ class Terminal:
             data = os.read(self._fd, 4096)
         except OSError:  # EIO: the program closed its end
             return False
-        self.screen += data.decode("utf-8", "replace").replace("\r", "")
+        self.raw += data.decode("utf-8", "replace").replace("\r", "")
         return bool(data)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from time import monotonic
 from typing import Any, Final
 
 from hermesd.control.output import human_bytes
-from hermesd.demo.operator import TOKEN, OperatorError, terminal
+from hermesd.demo.operator import PROMPT, TOKEN, WORD, OperatorError, terminal
 from hermesd.demo.stage import AskError, Cast, Theatre, cast, theatre
 from hermesd.demo.texts import Texts
 from hermesd.demo.world import World, world
@@ -154,11 +153,11 @@ async def _approve(play: Theatre, seen: Seen, say: Teller, text: Texts) -> None:
     argv, environ = play.hermesctl("approve", operation["id"])
     async with terminal(argv, environ, play.players.operator) as screen:
         token = await screen.until(TOKEN)
-        await screen.until(re.compile(r"[:：]\s*$"), token.end())
+        await screen.until(PROMPT, token.end())
         shown = len(screen.screen)
         await screen.type(token[1])
-        word = await screen.until(re.compile(r"^\s+([a-z]{4,10})\s*$", re.MULTILINE), shown)
-        await screen.until(re.compile(r"[:：]\s*$"), word.end())
+        word = await screen.until(WORD, shown)
+        await screen.until(PROMPT, word.end())
         await screen.type(word[1])
         status = await screen.rest()
     say(text.operator_screen, plain=True)
