@@ -11,33 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-import stat
-import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Self
 
 from hermesd.ipc.messages import MAX_LINE_BYTES, Code, Kind
+from hermesd.ipc.peers import Peer, bind, peer_of
 from hermesd.protocol import Envelope, ProtocolError, Status, decode_envelope, encode
+
+__all__ = ["Answer", "Bounds", "Peer", "Reply", "RequestError", "SocketServer", "bind", "peer_of"]
 
 log = logging.getLogger("hermesd.ipc")
 
-MAX_CONNECTIONS: Final = 64
-IDLE_SECONDS: Final = 300.0
-WRITE_SECONDS: Final = 10.0
-_UCRED: Final = struct.Struct("3i")
+TELL_SECONDS: Final = 5.0
+"""At most one line in the log per this time for peers that were turned away; the count goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is at the other end, as the kernel says (SO_PEERCRED at connection time)."""
+class Bounds:
+    """What one socket gives its peers at most. Past ``idle`` or ``write`` seconds a peer is closed."""
 
-    pid: int
-    uid: int
-    gid: int
+    connections: int = 64
+    idle_seconds: float = 300.0
+    write_seconds: float = 10.0
 
 
 class RequestError(Exception):
@@ -62,19 +60,28 @@ class Reply:
 
     async def send(self, kind: str, payload: dict[str, Any], status: Status = Status.RUNNING) -> None:
         """Send one answer. A peer that has gone away is not an error: the work goes on without it."""
-        await self._connection.write(
-            encode(
-                Envelope(
-                    task_id=self._request.task_id,
-                    sender=self._sender,
-                    receiver=self._request.sender,
-                    kind=kind,
-                    payload=payload,
-                    status=status,
-                    anchor=self._anchor(),
-                )
-            )
+        await self._connection.write(self.line(kind, payload, status))
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has closed its side: who only tells it something may stop."""
+        return self._connection.ended
+
+    def line(self, kind: str, payload: dict[str, Any], status: Status) -> bytes:
+        """Return one answer as a line. Raise ValueError when it is longer than a peer would read."""
+        answer = Envelope(
+            task_id=self._request.task_id,
+            sender=self._sender,
+            receiver=self._request.sender,
+            kind=kind,
+            payload=payload,
+            status=status,
+            anchor=self._anchor(),
         )
+        line = encode(answer)
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"an answer of {len(line)} bytes is longer than {MAX_LINE_BYTES}")
+        return line
 
 
 Answer = Callable[[Peer, Envelope, Reply], Awaitable[dict[str, Any]]]
@@ -94,6 +101,7 @@ class SocketServer:
         anchor: Callable[[], str] = lambda: "",
         mode: int = 0o660,
         group: int = -1,
+        bounds: Bounds = Bounds(),
     ) -> None:
         self._path = path
         self._name = name
@@ -102,8 +110,10 @@ class SocketServer:
         self._anchor = anchor
         self._mode = mode
         self._group = group
+        self.bounds = bounds
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
+        self._told_at = -TELL_SECONDS
         self.turned_away = 0
 
     async def __aenter__(self) -> Self:
@@ -125,14 +135,22 @@ class SocketServer:
 
     def admits(self, peer: Peer) -> bool:
         """Say whether the peer may talk here, and count and log it when not."""
-        if len(self._connections) >= MAX_CONNECTIONS:
-            log.warning("%s: %d connections are open, one more was closed", self._name, MAX_CONNECTIONS)
-        elif self._allow(peer):
+        if not self._allow(peer):
+            reason = f"uid {peer.uid} (pid {peer.pid}) may not connect here"
+        elif len(self._connections) < self.bounds.connections:
             return True
         else:
-            log.warning("%s: uid %d (pid %d) may not connect here", self._path, peer.uid, peer.pid)
+            reason = f"{len(self._connections)} connections are open, one more was closed"
         self.turned_away += 1
+        self._tell(reason)
         return False
+
+    def _tell(self, reason: str) -> None:
+        """Log that a peer was turned away, but let nobody fill the log by knocking."""
+        now = monotonic()
+        if now - self._told_at >= TELL_SECONDS:
+            log.warning("%s: %s (turned away so far: %d)", self._path, reason, self.turned_away)
+            self._told_at = now
 
     def begin(self, connection: _Connection) -> None:
         """Start serving a connection that was admitted."""
@@ -147,9 +165,7 @@ class SocketServer:
             while (line := await connection.next_line()) is not None:
                 await self._serve_line(connection, line)
         except TimeoutError:
-            log.info("%s: closed a connection that was silent or did not read", self._name)
-        except ConnectionError:
-            pass
+            log.info("%s: closed a connection that was silent", self._name)
         finally:
             connection.close()
 
@@ -159,20 +175,23 @@ class SocketServer:
         except ProtocolError as error:
             log.warning("%s: refused a message from uid %d: %s", self._name, connection.peer.uid, error)
             await connection.write(encode(_failure(self._name, None, Code.BAD_REQUEST, str(error))))
-            return
+        else:
+            await connection.write(await self._final_answer(connection, request))
+
+    async def _final_answer(self, connection: _Connection, request: Envelope) -> bytes:
         reply = Reply(request, self._name, connection, self._anchor)
         try:
             payload = await self._answer(connection.peer, request, reply)
+            return reply.line(request.kind, payload, Status.SUCCEEDED)
         except RequestError as error:
-            await connection.write(encode(_failure(self._name, request, error.code, error.reason)))
+            failure = _failure(self._name, request, error.code, error.reason)
         except ProtocolError as error:
-            await connection.write(encode(_failure(self._name, request, Code.BAD_REQUEST, str(error))))
+            failure = _failure(self._name, request, Code.BAD_REQUEST, str(error))
         except Exception:
             log.exception("%s: answering %s failed", self._name, request.kind)
             text = "a fault inside hermesd; its log says more"
-            await connection.write(encode(_failure(self._name, request, Code.INTERNAL, text)))
-        else:
-            await reply.send(request.kind, payload, Status.SUCCEEDED)
+            failure = _failure(self._name, request, Code.INTERNAL, text)
+        return encode(failure)
 
 
 class _Connection(asyncio.Protocol):
@@ -186,6 +205,7 @@ class _Connection(asyncio.Protocol):
         self._drained = asyncio.Event()
         self._drained.set()
         self._ended = False
+        self._cut: asyncio.TimerHandle | None = None
         self.peer = Peer(-1, -1, -1)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -213,12 +233,19 @@ class _Connection(asyncio.Protocol):
         self._ended = True
         self._arrived.set()
         self._drained.set()
+        if self._cut is not None:
+            self._cut.cancel()
 
     def pause_writing(self) -> None:
         self._drained.clear()
 
     def resume_writing(self) -> None:
         self._drained.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has closed its side or the connection is lost."""
+        return self._ended
 
     async def next_line(self) -> bytes | None:
         """Return the next line, None at the end. Raise TimeoutError when the peer stays silent."""
@@ -235,7 +262,7 @@ class _Connection(asyncio.Protocol):
             if self._ended:
                 return None
             self._arrived.clear()
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(self._server.bounds.idle_seconds):
                 await self._arrived.wait()
         line = bytes(self._buffer[: end + 1])
         del self._buffer[: end + 1]
@@ -244,15 +271,25 @@ class _Connection(asyncio.Protocol):
         return line
 
     async def write(self, line: bytes) -> None:
+        """Send a line. A peer that does not read is cut off: whoever answers is not held up by it."""
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(line)
-        async with asyncio.timeout(WRITE_SECONDS):
-            await self._drained.wait()
+        try:
+            async with asyncio.timeout(self._server.bounds.write_seconds):
+                await self._drained.wait()
+        except TimeoutError:
+            log.info(
+                "uid %d (pid %d) does not read its answers and was cut off", self.peer.uid, self.peer.pid
+            )
+            self._transport.abort()
 
     def close(self) -> None:
+        """Close once what was written is read, and at the latest when a write may take no longer."""
         if self._transport is not None:
             self._transport.close()
+            loop = asyncio.get_running_loop()
+            self._cut = loop.call_later(self._server.bounds.write_seconds, self._transport.abort)
 
 
 def _failure(sender: str, request: Envelope | None, code: Code, reason: str) -> Envelope:
@@ -264,36 +301,3 @@ def _failure(sender: str, request: Envelope | None, code: Code, reason: str) -> 
         payload={"code": code.value, "reason": reason},
         status=Status.FAILED,
     )
-
-
-def peer_of(sock: Any) -> Peer:
-    """Return who is at the other end of a connected Unix socket, from the kernel."""
-    pid, uid, gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return Peer(pid, uid, gid)
-
-
-def bind(path: Path, mode: int, group: int) -> socket.socket:
-    """Return a listening socket at ``path``. A stale socket is replaced; anything else is refused.
-
-    Raise OSError: FileExistsError when something that is not a socket (a link too) stands there.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        pass
-    else:
-        if not stat.S_ISSOCK(found.st_mode):
-            raise FileExistsError(f"{path} exists and is not a socket")
-        path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old_mask = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(old_mask)
-    if group >= 0:
-        os.chown(path, -1, group, follow_symlinks=False)
-    path.chmod(mode)
-    listener.setblocking(False)
-    return listener
