@@ -105,6 +105,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
         gather(lambda: read_folder(layers, "runbooks")), lambda file: named(file).read(Runbook), faults
     )
     model = _with_environment(model or ModelSettings(), environ or os.environ, faults)
+    faults.extend(_names_given_twice(documents))
     faults.extend(_dangling_runbooks(documents, rules, runbooks))
     if faults:
         raise ConfigError(faults)
@@ -167,6 +168,18 @@ def _each(documents: list[Document], read: Callable[[Document], T], faults: list
         except ConfigError as error:
             faults.extend(error.faults)
     return values
+
+
+def _names_given_twice(documents: list[Document]) -> list[Fault]:
+    """Find files of one folder that claim the same name: one of them would silently stand for both."""
+    faults: list[Fault] = []
+    first: dict[tuple[str, str], str] = {}
+    for document in documents:
+        name = str(document.data.get("name", document.name))
+        known = first.setdefault((document.path.parent.name, name), document.path.name)
+        if known != document.path.name:
+            faults.append(document.fault(("name",), f"name: {name!r} is the name of {known} already"))
+    return faults
 
 
 def _dangling_runbooks(documents: list[Document], rules: list[Rule], runbooks: list[Runbook]) -> list[Fault]:

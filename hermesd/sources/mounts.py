@@ -86,7 +86,7 @@ def _rank(mount: Mount) -> tuple[bool, int, str]:
 
 
 def _matches(path: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(path, pattern) for pattern in patterns)
+    return any(path == pattern or fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def _parse_line(line: str) -> Mount | None:

@@ -161,6 +161,18 @@ async def test_an_unmounted_file_system_is_told_as_resolved_once_and_forgotten()
     assert ("host.filesystem", "/srv", "reading", 50.0) in await bench.round(1)
 
 
+async def test_file_systems_that_come_and_go_leave_nothing_behind():
+    bench = Bench([ROOT])
+    await bench.round(1)
+    remembered = len(bench.source._told)
+    for number in range(20):
+        bench.mounted[1:] = [Mount(f"/mnt/{number}", "/dev/x", "ext4", f"9:{number}")]
+        await bench.round(1)
+    del bench.mounted[1:]
+    await bench.round(1)
+    assert (len(bench.source._told), len(bench.source._known)) == (remembered, 1)
+
+
 async def test_a_farewell_that_the_inbox_refused_is_said_in_the_next_round():
     bench = Bench([ROOT, SRV])
     await bench.round(1)

@@ -57,6 +57,8 @@ def test_only_and_exclude_take_mount_points_and_patterns_and_exclude_wins():
     assert chosen(mounts, only=["/"]) == ["/"]
     assert chosen(mounts, only=["/srv/*"]) == ["/srv/a", "/srv/b"]
     assert chosen(mounts, exclude=["/srv/*"]) == ["/"]
+    odd = [Mount("/mnt/[a]", "/dev/x", "ext4", "8:9")]
+    assert chosen(odd, only=["/mnt/[a]"]) == ["/mnt/[a]"]
     assert chosen(mounts, only=["/srv/*"], exclude=["/srv/b"]) == ["/srv/a"]
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from hermesd.confd import ConfigError, Document, read_folder, shipped
+from hermesd.config import load_config
 from hermesd.sources.settings import HostSettings, MqttSettings, WebhookSettings, read_source
 
 TOPIC = '\n[[topic]]\nfilter = "a/#"\n'
@@ -70,3 +71,14 @@ def test_a_wrong_file_names_itself_the_line_and_the_reason(text, line, reason):
 def test_a_webhook_beyond_loopback_is_allowed_with_a_token():
     text = 'kind = "webhook"\nlisten = "0.0.0.0"\ntoken = { credential = "webhook_token" }'
     assert read_source(document(text)).listen == "0.0.0.0"
+
+
+def test_two_files_that_claim_one_name_are_refused_with_the_line_of_the_second(tmp_path):
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "disks.toml").write_text('kind = "host"')
+    (tmp_path / "sources" / "other.toml").write_text('kind = "host"\nname = "disks"')
+    with pytest.raises(ConfigError) as caught:
+        load_config([tmp_path], {})
+    (fault,) = caught.value.faults
+    assert (fault.file.name, fault.line) == ("other.toml", 2)
+    assert fault.reason == "name: 'disks' is the name of disks.toml already"
