@@ -20,7 +20,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from hermesd.events import Event
-from hermesd.ipc.server import bind
+from hermesd.ipc.peers import bind
 from hermesd.protocol import ProtocolError, check_json
 from hermesd.sources.alertmanager import read_notification
 from hermesd.sources.base import (
