@@ -41,19 +41,23 @@ class Follower:
         self._lines.append(line)
         self._woken.set()
 
+    async def next_line(self) -> Line:
+        """Return the next line, once there is one. Cancelling this loses none."""
+        while not self._lines:
+            self._woken.clear()
+            await self._woken.wait()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return Line(self._lines[0].task_id, f"({lost} lines were not read in time)")
+        return self._lines.popleft()
+
     async def lines(self) -> AsyncIterator[Line]:
         """Yield lines until one of them is the last of its run."""
         while True:
-            while self._lines:
-                if self._lost:
-                    lost, self._lost = self._lost, 0
-                    yield Line(self._lines[0].task_id, f"({lost} lines were not read in time)")
-                line = self._lines.popleft()
-                yield line
-                if line.last:
-                    return
-            self._woken.clear()
-            await self._woken.wait()
+            line = await self.next_line()
+            yield line
+            if line.last:
+                return
 
 
 class Followers:

@@ -108,28 +108,31 @@ class Runner:
         """How many runs are under way."""
         return len(self._passages)
 
-    async def pause(self, task_id: str = "") -> str | None:
-        """Have a run wait at its next stage, or keep new ones from starting. None: there is no such run."""
+    async def pause(self, task_id: str, who: str) -> str | None:
+        """Have a run wait at its next stage, or with an empty id keep new ones from starting.
+
+        Return the status that follows, None when there is no such run under way.
+        """
         if not task_id:
-            await self._set_paused(paused=True)
+            await self._set_paused(who, paused=True)
             return RunStatus.PAUSED.value
         passage = self._passages.get(task_id)
         if passage is None:
             return None
         passage.pause()
-        passage.note("run.pause_asked")
+        passage.note("run.pause_asked", by=who)
         return RunStatus.PAUSED.value
 
-    async def resume(self, task_id: str = "") -> str | None:
-        """Let a paused run go on, or let new ones start again. None: there is no such run."""
+    async def resume(self, task_id: str, who: str) -> str | None:
+        """Let a paused run go on, or with an empty id let new ones start again. As :meth:`pause`."""
         if not task_id:
-            await self._set_paused(paused=False)
+            await self._set_paused(who, paused=False)
             self._place_freed.set()
             return RunStatus.RUNNING.value
         passage = self._passages.get(task_id)
         if passage is None:
             return None
-        passage.note("run.resume_asked")
+        passage.note("run.resume_asked", by=who)
         passage.go_on()
         return RunStatus.RUNNING.value
 
@@ -168,9 +171,9 @@ class Runner:
         await self._kit.audit.record("run.ended", task_id, outcome=Outcome.CANCELLED.value, reason=reason)
         return RunStatus.ENDED.value
 
-    async def _set_paused(self, *, paused: bool) -> None:
+    async def _set_paused(self, who: str, *, paused: bool) -> None:
         self.paused = paused
-        await self._kit.audit.record("runs.paused" if paused else "runs.resumed")
+        await self._kit.audit.record("runs.paused" if paused else "runs.resumed", by=who)
         await self._kit.store.write(lambda connection: write_setting(connection, PAUSED_SETTING, paused))
 
     async def _fill_places(self) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from hermesd.agent.choose import arguments_in
 from hermesd.agent.planner import Briefing
 from hermesd.clocks import SECOND
-from hermesd.incidents import Incident, Outcome, Run
+from hermesd.incidents import Incident, Outcome, Run, RunKind
 from hermesd.ipc.client import Unreachable
 from hermesd.pipeline.ending import RunEnds
 from hermesd.pipeline.passage import Passage
@@ -38,7 +39,7 @@ async def brief(passage: Passage, received: Received) -> Briefing:
             language=passage.config.agent.language,
             event=received.event.to_record() if received.event else {},
             incident=incident_record(received.incident) if received.incident else {},
-            facts=host_facts(received.marks, passage.kit.now()),
+            facts=_facts(run, received.marks, passage.kit.now()),
             past_runs=tuple(past_line(past) for past in received.past_runs),
             runbook=run.runbook,
         )
@@ -48,6 +49,12 @@ async def brief(passage: Passage, received: Received) -> Briefing:
         )
     )
     return briefing
+
+
+def _facts(run: Run, marks: Iterable[Mark], now: datetime) -> Mapping[str, Any]:
+    """Return what is known: the host's state, and what a person's sentence names (a path, a unit)."""
+    named = arguments_in(run.goal) if run.kind is RunKind.PERSON else {}
+    return {**host_facts(marks, now), **named}
 
 
 async def _catalogue(passage: Passage) -> CatalogueView:

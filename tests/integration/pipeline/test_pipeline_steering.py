@@ -14,12 +14,12 @@ async def test_a_paused_run_waits_at_its_next_stage_and_its_clock_halts(open_hou
         await house.reading(93.0)
         run = await house.started()
         await house.until(lambda: _busy(world))
-        assert await house.runner.pause(run.task_id) == "paused"
+        assert await house.runner.pause(run.task_id, "uid 0") == "paused"
         gate.set()
         await house.until(lambda: _is(house, run.task_id, RunStatus.PAUSED))
         await asyncio.sleep(0.5)
         assert len(planner.asked) == 1
-        await house.runner.resume(run.task_id)
+        await house.runner.resume(run.task_id, "uid 0")
         [run] = await house.ended()
     assert run.outcome is Outcome.REPORTED
 
@@ -31,23 +31,23 @@ async def test_a_paused_run_is_still_paused_after_a_restart(open_house, world, p
         await house.reading(93.0)
         run = await house.started()
         await house.until(lambda: _busy(world))
-        await house.runner.pause(run.task_id)
+        await house.runner.pause(run.task_id, "uid 0")
         world.gates["log:stats"].set()
         await house.until(lambda: _is(house, run.task_id, RunStatus.PAUSED))
     async with open_house(planner) as house:
         await asyncio.sleep(0.05)
         assert await _is(house, run.task_id, RunStatus.PAUSED)
-        await house.runner.resume(run.task_id)
+        await house.runner.resume(run.task_id, "uid 0")
         await house.ended()
 
 
 async def test_while_starting_is_paused_events_are_judged_and_runs_wait(open_house, parts):
     async with open_house(parts.in_rounds(parts.finish())) as house:
-        await house.runner.pause()
+        await house.runner.pause("", "uid 0")
         await house.reading(93.0)
         await house.until(lambda: _has_incident(house))
         assert [run.status for run in await house.runs()] == [RunStatus.QUEUED]
-        await house.runner.resume()
+        await house.runner.resume("", "uid 0")
         await house.ended()
     assert [record["kind"] for record in house.records() if record["kind"].startswith("runs.")] == [
         "runs.paused",
@@ -110,13 +110,13 @@ async def test_a_change_that_has_begun_is_waited_for_when_its_run_is_cancelled(o
 
 async def test_a_queued_run_can_be_cancelled_and_an_ended_one_cannot(open_house, world, parts):
     async with open_house(parts.in_rounds(parts.finish())) as house:
-        await house.runner.pause()
+        await house.runner.pause("", "uid 0")
         await house.reading(93.0)
         run = await house.started()
         assert await house.runner.cancel(run.task_id, "uid 1000") == "ended"
         [run] = await house.ended()
         assert await house.runner.cancel(run.task_id, "uid 1000") is None
-        assert await house.runner.pause("run-unheard") is None
+        assert await house.runner.pause("run-unheard", "uid 0") is None
     assert run.outcome is Outcome.CANCELLED
 
 
