@@ -47,9 +47,9 @@ _GENERAL_LOOK: Final = "inspect"
 
 def main(layers: Sequence[Path]) -> None:
     """Run the agent process until it is asked to stop. Raise ConfigError when nothing may run."""
-    environ = dict(os.environ)
-    os.environ.pop("API_KEY", None)  # read once, below; nothing that is forked from here inherits it
     zygote = start_zygote()  # before the first thread, and before this process knows anything
+    environ = dict(os.environ)
+    os.environ.pop("API_KEY", None)  # read once, below; nothing started from here inherits it
     try:
         asyncio.run(serve(layers, zygote, environ))
     finally:
@@ -167,14 +167,20 @@ class _Minds:
         if config.model.enabled:
             from hermesd.agent.model import HttpModel  # noqa: PLC0415 - aiohttp costs 200 ms, and few have a model
 
-            self._chat = HttpModel(config.model)
+            self._chat = HttpModel(config.model, timeout_seconds=config.stages.plan_ms / 1000)
 
     def __call__(self, run: Run, config: Config) -> Sequence[Planner]:
         planners: list[Planner] = []
         if self._chat is not None:
             from hermesd.agent.model import ModelPlanner  # noqa: PLC0415 - the same
 
-            planners.append(ModelPlanner(self._chat, config.limits.malformed_answers))
+            mind = ModelPlanner(
+                self._chat,
+                config.limits.malformed_answers,
+                name=config.model.model_name,
+                budget_seconds=config.stages.plan_ms / 1000,
+            )
+            planners.append(mind)
         runbook = config.runbooks.get(run.runbook) or config.runbooks.get(_GENERAL_LOOK)
         if runbook is not None:
             planners.append(RunbookPlanner(runbook))

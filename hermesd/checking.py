@@ -34,7 +34,7 @@ def check_all(layers: Sequence[Path]) -> Report:
     mismatches = [
         f"runbook {name}: {fault}"
         for name, runbook in sorted(config.runbooks.items())
-        for fault in check_runbook(runbook, policy.view("", ""))
+        for fault in check_runbook(runbook, policy.view())
     ]
     notes = [
         f"note: {name} cannot be used on this host: {command.unusable}"

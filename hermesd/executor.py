@@ -136,6 +136,7 @@ async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
         log.error("no usable sandbox, nothing will be executed: %s", choice.self_test.reason)
         return
     reaped = await choice.sandbox.reap()
+    gate.degraded = choice.self_test.degraded
     gate.sandbox = Pool(choice.sandbox) if settings.prestart else choice.sandbox
     gate.sandbox_reason = f"{choice.sandbox.name} passed its self-test"
     await audit.record(

@@ -55,6 +55,7 @@ class Gate:
         self.policy = policy
         self.sandbox: Sandbox | None = None
         self.sandbox_reason = "the self-test has not run yet"
+        self.degraded: tuple[str, ...] = ()
         self._ledger = ledger
         self._audit = audit
         self._metrics = metrics
@@ -73,7 +74,7 @@ class Gate:
 
     def view(self) -> CatalogueView:
         """Return what a planner may know of the catalogue and its reach."""
-        return self.policy.view(self.sandbox.name if self.sandbox else "", self.sandbox_reason)
+        return self.policy.view(self.sandbox.name if self.sandbox else "", self.sandbox_reason, self.degraded)
 
     async def run(self, request: CommandRequest, listen: Listener) -> CommandResult:
         """Answer a request: run it once, join it when it is under way, or say what became of it."""

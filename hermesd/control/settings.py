@@ -97,13 +97,16 @@ class Policy:
     commands: Mapping[str, Command]
     protected: tuple[str, ...] = ()
 
-    def view(self, sandbox: str, sandbox_reason: str) -> CatalogueView:
+    def view(
+        self, sandbox: str = "", sandbox_reason: str = "", degraded: tuple[str, ...] = ()
+    ) -> CatalogueView:
         """Return what a planner may know of it."""
         reach, denied = self.permissions.reach, self.permissions.denied_commands
         return CatalogueView(
             policy_version=self.version,
             sandbox=sandbox,
             sandbox_reason=sandbox_reason,
+            degraded=degraded,
             readable_roots=reach.readable_roots,
             writable_roots=reach.writable_roots,
             commands=tuple(command.info() for name, command in self.commands.items() if name not in denied),

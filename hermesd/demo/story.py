@@ -80,7 +80,7 @@ async def tell(*, as_json: bool, language: str) -> int:
         print(text.no_sandbox.format(reason=error), file=sys.stderr)  # noqa: T201
         return EXIT_NO_SANDBOX
     except (AskError, LaunchError, OperatorError, TimeoutError) as error:
-        print(text.broke.format(reason=error or text.too_slow), file=sys.stderr)  # noqa: T201
+        print(text.broke.format(reason=str(error) or text.too_slow), file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
     if as_json:
         print(json.dumps(as_object(seen), ensure_ascii=False))  # noqa: T201
@@ -98,8 +98,12 @@ async def _play(say: Teller, text: Texts, language: str) -> Seen:
                 live = await asyncio.to_thread(disk.live_digest)
                 await asyncio.to_thread(disk.fill)
                 say(text.filled.format(path=disk.root))
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    await _watch(play, seen, say, text)
+                try:
+                    async with asyncio.timeout(_PATIENCE_SECONDS):
+                        await _watch(play, seen, say, text)
+                except TimeoutError:
+                    words = "\n".join(part.last_words() for part in (play.executor, play.agent))
+                    raise OperatorError(f"{text.too_slow}:\n{words}") from None
                 seen.live_files_intact = live == await asyncio.to_thread(disk.live_digest)
                 _tell_end(seen, disk, say, text)
     return seen

@@ -47,7 +47,7 @@ class World:
         for number in range(24):
             self._write(f"cache/thumbnails/{number:04d}.bin", os.urandom(400_000), age_hours=48 + number)
         for number in range(1, 7):
-            self._write(f"log/shop.log.{number}", self._log_text(14_000).encode(), age_hours=24 * number)
+            self._write(f"log/shop.log.{number}", self._log_text(16_000).encode(), age_hours=24 * number)
         for number in range(7, 13):
             packed = gzip.compress(os.urandom(300_000) + self._log_text(2000).encode(), compresslevel=1)
             self._write(f"log/shop.log.{number}.gz", packed, age_hours=24 * number)
