@@ -18,7 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from hermesd.clocks import SECOND, StageBudgets, StageTimeout
 from hermesd.ipc.client import Unreachable, ask
@@ -47,9 +47,6 @@ log = logging.getLogger("hermesd.hands")
 W = TypeVar("W", bound=Word)
 Envelopes = AsyncGenerator[Envelope, None]
 OnProgress = Callable[[Progress], Awaitable[None]]
-
-ANSWER_SECONDS: Final = 5.0
-"""How long the executor may take for what needs no container: the catalogue, a cancellation."""
 
 
 class Hands(Protocol):
@@ -91,13 +88,19 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the hands wait for an executor that does not answer, in seconds."""
+    """How long the hands wait for an executor that does not answer, in seconds.
+
+    ``restart_seconds``: until it is back after a lost connection. ``grace_seconds``: past the end of a
+    stage, before it is asked whether it is alive; ``extensions``: how often a living one gets as much
+    again. ``answer_seconds``: for what needs no container, the catalogue or a withdrawal.
+    """
 
     restart_seconds: float = 20.0
     grace_seconds: float = 15.0
     first_pause_seconds: float = 0.1
     longest_pause_seconds: float = 2.0
     extensions: int = 8
+    answer_seconds: float = 5.0
 
 
 @dataclass(slots=True)
@@ -245,9 +248,10 @@ class ExecutorHands:
 
     async def _ask_once(self, kind: Kind, payload: dict[str, Any], task_id: str) -> dict[str, Any]:
         """Return the payload of the final answer. Raise Unreachable, for a refusal too."""
+        seconds = self._patience.answer_seconds
         try:
             async with (
-                asyncio.timeout(ANSWER_SECONDS),
+                asyncio.timeout(seconds),
                 aclosing(self._envelopes(kind, payload, task_id)) as envelopes,
             ):
                 async for envelope in envelopes:
@@ -256,7 +260,9 @@ class ExecutorHands:
                     if envelope.status is Status.FAILED:
                         raise Unreachable(f"{self._socket}: {envelope.payload.get('reason', 'refused')}")
         except TimeoutError:
-            raise Unreachable(f"{self._socket}: no answer within {ANSWER_SECONDS:g} s") from None
+            raise Unreachable(
+                f"{self._socket}: no answer within {self._patience.answer_seconds:g} s"
+            ) from None
         raise Unreachable(f"{self._socket}: closed the connection")
 
     async def _envelopes(

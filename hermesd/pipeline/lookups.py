@@ -23,6 +23,7 @@ from hermesd.pipeline.asked import flag_in, limit_in, text_in
 from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.runner import Runner
+from hermesd.pipeline.slots import PAUSED_SETTING
 from hermesd.pipeline.views import (
     MAX_RECORDS,
     incident_view,
@@ -34,6 +35,7 @@ from hermesd.pipeline.views import (
 from hermesd.sources.supervisor import SourceState
 from hermesd.state.incidents import count_open_incidents, find_incident, list_incidents
 from hermesd.state.runs import find_run, list_runs, runs_of_incident
+from hermesd.state.settings import read_setting
 from hermesd.state.steps import Step, steps_of
 
 
@@ -60,8 +62,14 @@ class Lookups:
         """Return how hermesd stands."""
         kit = self._kit
         config, head = kit.config(), kit.audit.head
-        executor, open_incidents = await asyncio.gather(
-            self._executor(), kit.store.read(count_open_incidents)
+        executor, (open_incidents, paused) = await asyncio.gather(
+            self._executor(),
+            kit.store.read(
+                lambda connection: (
+                    count_open_incidents(connection),
+                    read_setting(connection, PAUSED_SETTING, default=False),
+                )
+            ),
         )
         return {
             "version": __version__,
@@ -70,7 +78,7 @@ class Lookups:
             "started_at": self._began.isoformat(),
             "uptime_s": round((kit.now() - self._began).total_seconds(), 1),
             "config": config.digest,
-            "paused": self._runner.paused,
+            "paused": bool(paused),
             "sources": [source_view(state) for state in self._sources.states()],
             "inbox": {"undecided": self._inbox.undecided, "accepted": self._inbox.accepted},
             "incidents_open": open_incidents,

@@ -23,7 +23,7 @@ from hermesd.pipeline.passage import Passage
 from hermesd.pipeline.slots import PAUSED_SETTING, claim_queued, place_run
 from hermesd.pipeline.words import words_of
 from hermesd.state.runs import active_runs, find_run, update_run
-from hermesd.state.settings import read_setting, write_setting
+from hermesd.state.settings import write_setting
 from hermesd.state.store import StoreError
 
 log = logging.getLogger("hermesd.runner")
@@ -43,14 +43,12 @@ class Runner:
         self._group: asyncio.TaskGroup | None = None
         self._place_freed = asyncio.Event()
         self._early: list[Run] = []
-        self.paused = False
 
     async def run(self) -> None:
         """Take up what was cut off, then carry runs until cancelled."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
             try:
-                await self._resume()
+                await self._resume(group)
                 while True:
                     await self._place_freed.wait()
                     self._place_freed.clear()
@@ -58,13 +56,9 @@ class Runner:
             finally:
                 self._group = None
 
-    async def _resume(self) -> None:
-        self.paused, left = await self._kit.store.read(
-            lambda connection: (
-                bool(read_setting(connection, PAUSED_SETTING, default=False)),
-                active_runs(connection),
-            )
-        )
+    async def _resume(self, group: asyncio.TaskGroup) -> None:
+        left = await self._kit.store.read(active_runs)
+        self._group = group  # until here starts were kept: a row read before its run ended would run twice
         for run in left:
             if run.status is not RunStatus.QUEUED:
                 log.info("%s goes on: %s", run.task_id, run.goal)
@@ -172,7 +166,6 @@ class Runner:
         return RunStatus.ENDED.value
 
     async def _set_paused(self, who: str, *, paused: bool) -> None:
-        self.paused = paused
         await self._kit.audit.record("runs.paused" if paused else "runs.resumed", by=who)
         await self._kit.store.write(lambda connection: write_setting(connection, PAUSED_SETTING, paused))
 
