@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermesd.agent.choose import arguments_in, choose_runbook
@@ -191,6 +191,7 @@ situations = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations)
 def test_a_runbook_decides_in_any_situation(situation):
     try:
@@ -201,6 +202,7 @@ def test_a_runbook_decides_in_any_situation(situation):
     assert follow(RUNBOOK, situation) == decision
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations)
 def test_any_situation_is_a_prompt_whose_data_stays_in_its_fences(situation):
     _system, user = write_messages(situation)
