@@ -69,7 +69,10 @@ TIMINGS = (
 )
 
 
-def report(ending=Ending(Outcome.RESOLVED), finish=None, seen=(), kind=RunKind.EVENT, words=EN):
+RESOLVED = Ending(Outcome.RESOLVED)
+
+
+def report(ending=RESOLVED, finish=None, seen=(), kind=RunKind.EVENT, words=EN):
     return render_report(ending, finish, seen, TIMINGS, kind, words)
 
 
