@@ -132,7 +132,8 @@ class Pool:
         """Start what is missing and end what is not wanted any more, one at a time, while it is quiet."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._refill.wait(), _CHECK_SECONDS)
+                async with asyncio.timeout(_CHECK_SECONDS):  # wait_for of 3.11 can swallow a cancellation
+                    await self._refill.wait()
             self._refill.clear()
             await self._expire(monotonic())
             while missing := [profile for profile in self._wanted if profile not in self._waiting]:
