@@ -37,6 +37,8 @@ class Echo:
             return {"value": object()}
         if request.kind == "huge":
             return {"text": "x" * (2 * MAX_LINE_BYTES)}
+        if request.kind == "large":
+            return {"text": "x" * 900_000}
         if request.kind == "progress":
             for number in range(3):
                 await reply.send("step", {"n": number})
@@ -319,6 +321,20 @@ async def test_a_peer_that_does_not_read_is_cut_off_and_holds_up_no_work(path):
                 await asyncio.sleep(0.02)
         deaf.close()
     assert echo.ended == ["flood"]
+
+
+async def test_an_answer_that_is_never_read_keeps_no_connection_open(path):
+    async with server(path, Echo(), bounds=Bounds(write_seconds=0.2)):
+        deaf = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        deaf.connect(str(path))
+        deaf.sendall(request_line("large", {}, sender="deaf", receiver="tester"))
+        deaf.shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.8)
+        received = 0
+        while chunk := await asyncio.to_thread(deaf.recv, 1 << 16):
+            received += len(chunk)
+        deaf.close()
+    assert 0 < received < 900_000
 
 
 async def test_leaving_ends_every_connection_and_takes_the_socket_away(path, connect):
