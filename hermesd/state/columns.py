@@ -35,6 +35,19 @@ def to_optional_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def from_text(text: str) -> str:
+    """Return the text with undecodable bytes of the host (lone surrogates) made visible.
+
+    SQLite takes no half characters, and one odd file name must not stop everybody's events.
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def from_optional_text(text: str | None) -> str | None:
+    """Return a text that may be absent as a column."""
+    return None if text is None else from_text(text)
+
+
 def from_json(value: Any) -> str:
     """Return plain JSON values as a column. Raise TypeError for anything else.
 

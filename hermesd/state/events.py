@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hermesd.events import Event, event_from_record
-from hermesd.state.columns import from_json, from_time, to_json, to_optional_time, to_time
+from hermesd.state.columns import from_json, from_text, from_time, to_json, to_optional_time, to_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def insert_event(connection: sqlite3.Connection, event: Event, accepted_at: date
     done = connection.execute(
         "INSERT INTO events (source, id, record, accepted_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (source, id) DO NOTHING",
-        (event.source, event.id, from_json(event.to_record()), from_time(accepted_at)),
+        (from_text(event.source), from_text(event.id), from_json(event.to_record()), from_time(accepted_at)),
     )
     return done.rowcount == 1
 
@@ -95,7 +95,7 @@ def find_event(connection: sqlite3.Connection, event_id: str, source: str = "") 
     """Return the newest event of that id, of any source unless one is named."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM events WHERE id = ? AND ? IN ('', source) ORDER BY seq DESC LIMIT 1",
-        (event_id, source),
+        (from_text(event_id), from_text(source)),
     ).fetchone()
     return _stored(row) if row else None
 

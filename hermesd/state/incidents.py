@@ -9,6 +9,7 @@ from hermesd.incidents import Incident, IncidentStatus
 from hermesd.state.columns import (
     from_json,
     from_optional_time,
+    from_text,
     from_time,
     to_json,
     to_optional_time,
@@ -73,7 +74,7 @@ def _row(incident: Incident) -> tuple[Any, ...]:
         incident.id,
         incident.rule,
         incident.fingerprint,
-        incident.title,
+        from_text(incident.title),
         from_json(incident.labels),
         incident.severity,
         from_time(incident.opened_at),
@@ -82,7 +83,7 @@ def _row(incident: Incident) -> tuple[Any, ...]:
         from_optional_time(incident.resolved_at),
         incident.events,
         incident.last_value,
-        incident.unit,
+        from_text(incident.unit),
     )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from hermesd.state.columns import from_json, from_time, to_json, to_time
+from hermesd.state.columns import from_json, from_text, from_time, to_json, to_time
 
 
 class Mood(StrEnum):
@@ -88,14 +88,21 @@ def set_mark(connection: sqlite3.Connection, mark: Mark) -> None:
         "INSERT INTO marks (name, scope, value, set_at, life_s) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (name, scope) DO UPDATE"
         " SET value = excluded.value, set_at = excluded.set_at, life_s = excluded.life_s",
-        (mark.name, mark.scope, from_json(mark.value), from_time(mark.set_at), mark.life.total_seconds()),
+        (
+            from_text(mark.name),
+            from_text(mark.scope),
+            from_json(mark.value),
+            from_time(mark.set_at),
+            mark.life.total_seconds(),
+        ),
     )
 
 
 def find_mark(connection: sqlite3.Connection, name: str, scope: str = "") -> Mark | None:
     """Return the mark of that name and scope, current or not."""
     row = connection.execute(
-        "SELECT name, scope, value, set_at, life_s FROM marks WHERE name = ? AND scope = ?", (name, scope)
+        "SELECT name, scope, value, set_at, life_s FROM marks WHERE name = ? AND scope = ?",
+        (from_text(name), from_text(scope)),
     ).fetchone()
     return _mark(row) if row else None
 

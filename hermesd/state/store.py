@@ -65,7 +65,7 @@ class Store:
         raises is raised here, and its changes are undone. Raise StoreError when the commit failed
         or the store is closed. A caller that is cancelled while waiting may find the write done.
         """
-        return await asyncio.wrap_future(self._hand_in(work))
+        return await asyncio.wrap_future(self.hand_in(work))
 
     async def read(self, work: Work[T]) -> T:
         """Run ``work(connection)`` on a connection that sees the last commit and cannot write."""
@@ -90,7 +90,11 @@ class Store:
         if self._closed:
             raise StoreError(f"store {self._path}: closed")
 
-    def _hand_in(self, work: Work[T]) -> Future[T]:
+    def hand_in(self, work: Work[T]) -> Future[T]:
+        """Hand ``work`` in as :meth:`write` does, without waiting: it is done in the order of handing in.
+
+        The future ends once it is committed, or with what was raised. Raise StoreError when closed.
+        """
         done: Future[T] = Future()
         with self._door:
             self._refuse_when_closed()

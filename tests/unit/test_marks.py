@@ -78,6 +78,13 @@ def test_a_newer_mark_stands_in_place_of_the_one_before(db):
     assert list_marks(db, "mood") == [newer]
 
 
+def test_a_mark_of_something_whose_name_is_no_text_is_found_again(db):
+    set_mark(db, reading_mark("disk", {"path": "\udcff"}, NOW, "/mnt/\udcff"))
+    found = find_mark(db, "disk", "/mnt/\udcff")
+    assert found is not None
+    assert found.value == {"path": "\udcff"}
+
+
 @pytest.mark.parametrize("life", [timedelta(0), timedelta(seconds=-1)])
 def test_a_mark_without_a_life_is_refused(life):
     with pytest.raises(ValueError, match="life"):

@@ -332,6 +332,18 @@ def test_a_setting_that_was_never_set_has_its_default(db):
     assert settings.read_setting(db, "paused") == {"by": "ops"}
 
 
+def test_a_host_name_that_is_no_text_stops_nothing(db):
+    odd = "/mnt/\udcff"
+    assert events.insert_event(db, event(id=odd, source=odd, subject=odd), NOW)
+    assert not events.insert_event(db, event(id=odd, source=odd), NOW)
+    assert events.find_event(db, odd, odd) is not None
+    incidents.open_incident(db, incident(title=odd, unit=odd, labels={odd: odd}))
+    runs.insert_run(db, run(goal=odd, event_id=odd, reason=odd, report=odd, asked_by=odd))
+    found = runs.find_run(db, "t1")
+    assert found is not None
+    assert found.report == "/mnt/\\udcff"
+
+
 def test_a_naive_time_is_refused(db):
     with pytest.raises(ValueError, match="aware"):
         events.insert_event(db, event(), datetime(2026, 3, 1))  # noqa: DTZ001 - the point
