@@ -104,8 +104,8 @@ class Screen:
         self.show([Line(text, tone)])
 
     def prompt(self, text: str) -> None:
-        """Write a question and leave the cursor behind it."""
-        self._stream.write(self._toned(visible(text.rstrip(" ")), Tone.HEAD) + " ")
+        """Write a question and leave the cursor behind it, plain: a program may wait for its text."""
+        self._stream.write(visible(text))
         self._stream.flush()
 
     def _rows(self, line: Line) -> str:

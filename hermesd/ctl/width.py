@@ -134,7 +134,7 @@ def _pieces(text: str, width: int) -> list[str]:
     word = ""
     for char in text:
         wide = _cells(char) == 2 and unicodedata.category(char)[0] != "P"  # noqa: PLR2004 - cells
-        if word and (wide or word[-1] == " " != char or cells(word) >= width - 1):
+        if word and (wide or word[-1] == " " != char or cells(word) + _cells(char) > width):
             pieces.append(word)
             word = ""
         word += char

@@ -58,6 +58,8 @@ class BlockingClient:
                 request_line(kind, payload, sender="hermesctl", receiver=receiver, task_id=task_id)
             )
             while line := self._file.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise ValueError(f"an answer longer than {MAX_LINE_BYTES} bytes")  # noqa: TRY301
                 answer = read_line(line)
                 yield answer
                 if answer.get("status") in ("succeeded", "failed"):
