@@ -30,6 +30,8 @@ from hermesd.state.runs import update_run
 
 log = logging.getLogger("hermesd.runs")
 
+Work = Callable[[sqlite3.Connection], None]
+
 
 class Passage:
     """One run on its way. ``config`` is what was in force when it began.
@@ -50,6 +52,7 @@ class Passage:
         self._freed = freed
         self._asking = 0
         self._run = run
+        self._written: list[Future[None]] = []
         self._receipt: Future[Anchor] | None = None
         self._go = asyncio.Event()
         self._go.set()
@@ -68,8 +71,15 @@ class Passage:
         """Change fields of the run's value; it is stored with whatever is written next."""
         self._run = replace(self._run, **changes)
 
-    async def write(self, work: Callable[[sqlite3.Connection], None] | None = None) -> None:
-        """Commit the work and the run's value together."""
+    async def write(self, work: Work | None = None) -> None:
+        """Commit the work and the run's value together; what was written soon is then committed too."""
+        self.write_soon(work)
+        written, self._written = self._written, []
+        for receipt in written:  # shielded: what was handed in stays so, whoever stops waiting
+            await asyncio.shield(asyncio.wrap_future(receipt))
+
+    def write_soon(self, work: Work | None = None) -> None:
+        """Commit the work and the run's value without waiting. What cannot be fails the next write."""
         run = self.run
 
         def commit(connection: sqlite3.Connection) -> None:
@@ -77,7 +87,7 @@ class Passage:
             if work is not None:
                 work(connection)
 
-        await self.kit.store.write(commit)
+        self._written.append(self.kit.store.hand_in(commit))
 
     def note(self, kind: str, **fields: Any) -> None:
         """Hand a record of this run to the audit log. :meth:`evidence` waits for all of them."""

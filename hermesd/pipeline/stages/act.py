@@ -87,7 +87,7 @@ async def _one_by_one(passage: Passage, steps: Sequence[Step], infos: dict[str, 
         # What may have been sent in an earlier life is asked after, whatever became of its needs.
         unsent = step.request_id not in passage.trail.sent_before
         if unsent and (missing or passage.work.withdrawn_by):
-            done = await _skip(passage, step, missing)
+            done = _skip(passage, step, missing)
         else:
             done = await _perform(passage, step, infos)
         ended.append(done)
@@ -96,7 +96,7 @@ async def _one_by_one(passage: Passage, steps: Sequence[Step], infos: dict[str, 
     return ended
 
 
-async def _skip(passage: Passage, step: Step, missing: Sequence[str]) -> Step:
+def _skip(passage: Passage, step: Step, missing: Sequence[str]) -> Step:
     """End a step without sending it."""
     if step.result is not None:
         return step
@@ -108,7 +108,7 @@ async def _skip(passage: Passage, step: Step, missing: Sequence[str]) -> Step:
         status=ResultStatus.CANCELLED,
         reason=reason,
     )
-    return await _end(passage, step, result)
+    return _end(passage, step, result)
 
 
 async def _perform(passage: Passage, step: Step, infos: dict[str, CommandInfo]) -> Step:
@@ -153,11 +153,11 @@ async def _send(passage: Passage, step: Step, *, changing: bool) -> Step:
             request_of(step), listener.hear, changing=changing, sent_before=resent
         )
     passage.land(step.request_id)
-    return await _end(passage, step, result)
+    return _end(passage, step, result)
 
 
-async def _end(passage: Passage, step: Step, result: CommandResult) -> Step:
-    """Store and record what became of a step. Planning may go on meanwhile with what is recorded."""
+def _end(passage: Passage, step: Step, result: CommandResult) -> Step:
+    """Store and record what became of a step. Nobody waits for it: lost in a crash, it is asked for again."""
     done = replace(step, status=StepStatus.ENDED, result=result)
     passage.add_stages(result.stages, f"{result.command}: {_said(result)}")
     passage.note(
@@ -172,7 +172,7 @@ async def _end(passage: Passage, step: Step, result: CommandResult) -> Step:
         executor=passage.kit.hands.anchor,
     )
     passage.kit.metrics.commands.labels(result.command, result.status.value).inc()
-    await passage.write(lambda connection: update_step(connection, done))
+    passage.write_soon(lambda connection: update_step(connection, done))
     return done
 
 

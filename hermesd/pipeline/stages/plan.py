@@ -146,7 +146,10 @@ class Planning:
             for step in steps:
                 insert_step(connection, step)
 
-        await asyncio.gather(passage.write(store), passage.evidence())
+        if steps:
+            await asyncio.gather(passage.write(store), passage.evidence())
+        else:
+            passage.write_soon(store)  # nothing is sent after a finish
         trail.accept(steps, decision.finish)
 
     def _first_sent(self, steps: list[Step]) -> list[Step]:
