@@ -60,7 +60,7 @@ class Bubblewrap:
             raise SandboxError(remedies.NO_BWRAP)
         with contextlib.ExitStack() as held:
             parts = Options(profile, held, self._identity_numbers())
-            argv = [self._executable, *parts.all(), "--", *supply.stub_command(parts.stub, self._mark)]
+            argv = [self._executable, *parts.all(), "--", *supply.program("stub", self._mark)]
             try:
                 child = await Child.start(argv, parts.descriptors, self._identity(profile))
             except OSError as error:
@@ -72,7 +72,7 @@ class Bubblewrap:
 
     async def reap(self) -> int:
         """End what a former life of this instance left behind; return how many."""
-        ours = {container.pid for container in self._live}
+        ours = {container.inner_pid for container in self._live}
         uid = self._identity_numbers()[0]
         return await asyncio.to_thread(leftovers.end, self._mark, uid, ours) + self._groups.sweep()
 
@@ -108,9 +108,8 @@ class _Container:
         self._group: Group | None = None
         self._forget = forget
         self._pidfd = -1
-        self._namespace = ""
         self._ending: asyncio.Task[None] | None = None
-        seccomp = build_filter(sockets=bool(profile.files), shared_pids=profile.host_pid)
+        seccomp = build_filter(sockets=bool(profile.files))
         self._dialogue = Dialogue(child, supply.limits_of(profile), seccomp)
 
     async def ready(self, info: int) -> None:
@@ -119,8 +118,6 @@ class _Container:
             await self._dialogue.hello(START_SECONDS)
             self.inner_pid = int(json.loads(os.read(info, 4096))["child-pid"])
             self._pidfd = os.pidfd_open(self.inner_pid)
-            if self._profile.host_pid:
-                self._namespace = leftovers.namespace_of(self.inner_pid)
             self._group = self._groups.create(self.inner_pid, self._profile)
         except (SandboxError, OSError, ValueError) as error:
             await self._child.gone(0.2)
@@ -153,8 +150,6 @@ class _Container:
 
     async def _end(self) -> None:
         self._child.hang_up()
-        if self._namespace:
-            await self._end_shared_pids()
         self._child.kill()
         await self._child.gone(END_SECONDS)
         if self._pidfd >= 0:
@@ -166,8 +161,3 @@ class _Container:
             self._group.end()
         self._child.let_go()
         self._forget(self)
-
-    async def _end_shared_pids(self) -> None:
-        """Without process ids of its own, no kernel ends the rest with the first: the stub does, then we."""
-        await ended(self._pidfd, END_SECONDS / 4)
-        await asyncio.to_thread(leftovers.end_namespace, self._namespace)

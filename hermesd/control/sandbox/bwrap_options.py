@@ -28,7 +28,6 @@ class Options:
         self._held = held
         self._identity = identity
         self.descriptors: list[int] = []
-        self.stub, self._stub_content = supply.stub_file()
         self.info, self._info_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._hold(self.info)
         self._pass(self._info_end)
@@ -45,7 +44,7 @@ class Options:
         ]
 
     def _namespaces(self) -> list[str]:
-        kinds = ["user", "ipc", "net", "uts", "cgroup-try", *([] if self._profile.host_pid else ["pid"])]
+        kinds = ("user", "pid", "ipc", "net", "uts", "cgroup-try")
         return [
             *(f"--unshare-{kind}" for kind in kinds),
             "--disable-userns",
@@ -55,7 +54,7 @@ class Options:
             *("--cap-drop", "ALL"),
             *("--hostname", "container"),
             *("--info-fd", str(self._info_end)),
-            *([] if self._profile.host_pid else ["--as-pid-1"]),
+            "--as-pid-1",
         ]
 
     def _system(self) -> list[str]:
@@ -72,10 +71,10 @@ class Options:
         return ["--ro-bind", "/usr", "/usr", *links, *proc, *devices, *ends, *tmp]
 
     def _files(self) -> list[str]:
-        contents = {f"/{name}": data for name, data in supply.etc_files(*self._identity).items()}
-        contents[f"/hermes/{self.stub}"] = self._stub_content
-        options = [part for name, data in contents.items() for part in ("--file", self._content(data), name)]
-        return [*options, "--ro-bind-fd", self._opened(str(supply.TOOLS_FOLDER)), "/hermes/tools"]
+        contents = {**supply.etc_files(*self._identity), **supply.programs()}
+        return [
+            part for name, data in contents.items() for part in ("--file", self._content(data), f"/{name}")
+        ]
 
     def _roots(self) -> list[str]:
         table = folders.read_mountinfo()
@@ -89,9 +88,6 @@ class Options:
         for name in self._profile.files:
             options += ["--ro-bind-fd", self._pass(folders.open_file(name)), name]
         return options
-
-    def _opened(self, path: str) -> str:
-        return self._pass(folders.open_beneath(path))
 
     def _content(self, data: bytes) -> str:
         fd = os.memfd_create("hermesd")

@@ -126,7 +126,7 @@ class _Container:
         try:
             self._link = await Multiplexed.over(await self._engine.attach(self.id))
             self.inner_pid = await self._engine.start(self.id)
-            seccomp = build_filter(sockets=bool(self._profile.files), shared_pids=self._profile.host_pid)
+            seccomp = build_filter(sockets=bool(self._profile.files))
             self._dialogue = Dialogue(self._link, limits_of(self._profile), seccomp)
             await self._dialogue.hello(START_SECONDS)
             self._pidfd = os.pidfd_open(self.inner_pid)
@@ -180,20 +180,16 @@ class _Container:
 def create_settings(profile: Profile, image: str, identity: tuple[int, int], instance: str) -> dict[str, Any]:
     """Return what the API is told for a container of ``profile``: pure, and all of it.
 
-    With the host's process ids the uid is nobody's: a process of the executor's own uid could be
+    With the host's processes in sight the uid is nobody's: one of the executor's own uid could be
     looked into otherwise.
     """
     uid, gid = _NOBODY if profile.host_pid else identity
     memory = (profile.memory_mb + profile.tmp_mb + _STUB_MB) * _MEGABYTE
-    stub, _content = supply.stub_file()
-    roots = {mount.root for mount in profile.mounts}
-    tmp = f"rw,noexec,nosuid,nodev,size={profile.tmp_mb}m,mode=1777,nr_inodes=4096"
     host = {
         "AutoRemove": True,
         "ReadonlyRootfs": True,
         "NetworkMode": "none",
         "IpcMode": "none",
-        "PidMode": "host" if profile.host_pid else "",
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "GroupAdd": [str(group) for group in profile.groups],
@@ -201,14 +197,14 @@ def create_settings(profile: Profile, image: str, identity: tuple[int, int], ins
         "Memory": memory,
         "MemorySwap": memory,
         "OomScoreAdj": 1000,
-        "Tmpfs": {} if "/tmp" in roots else {"/tmp": tmp},  # noqa: S108 - the container's own
+        "Tmpfs": _tmpfs(profile),
         "LogConfig": {"Type": "none", "Config": {}},
         "Mounts": _mounts(profile),
         "Init": False,
     }
     return {
         "Image": image,
-        "Entrypoint": supply.stub_command(stub),
+        "Entrypoint": supply.program("stub"),
         "Cmd": [],
         "User": f"{uid}:{gid}",
         "WorkingDir": "/",
@@ -232,11 +228,10 @@ def limits_of(profile: Profile) -> dict[str, int]:
 
 
 def _mounts(profile: Profile) -> list[dict[str, Any]]:
-    sources = [
-        ("/usr", "ro"),
-        *((mount.root, mount.mode) for mount in profile.mounts if mount.root != "/usr"),
-    ]
-    sources += [(name, "ro") for name in profile.files]
+    """Return the binds. The engine itself writes to `/proc` before the command starts: it makes it safe."""
+    modes = {"/usr": "ro", **{mount.root: mount.mode for mount in profile.mounts}}
+    modes |= dict.fromkeys(profile.files, "ro")
+    modes |= {"/proc": "rw"} if profile.host_pid else {}
     return [
         {
             "Type": "bind",
@@ -245,8 +240,15 @@ def _mounts(profile: Profile) -> list[dict[str, Any]]:
             "ReadOnly": mode != "rw",
             "BindOptions": {"NonRecursive": True, "Propagation": "rprivate"},
         }
-        for source, mode in sources
+        for source, mode in modes.items()
     ]
+
+
+def _tmpfs(profile: Profile) -> dict[str, str]:
+    """Return the folders in memory: `/tmp`, unless it is a root, and the empty ones over what is masked."""
+    tmp = f"rw,noexec,nosuid,nodev,size={profile.tmp_mb}m,mode=1777,nr_inodes=4096"
+    own = {} if any(mount.root == "/tmp" for mount in profile.mounts) else {"/tmp": tmp}  # noqa: S108 - the container's
+    return {**own, **dict.fromkeys(profile.masks, "ro,noexec,nosuid,nodev,size=4k,mode=0000")}
 
 
 def _check_roots(profile: Profile) -> None:

@@ -22,10 +22,7 @@ _LINKS: Final = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64"
 @cache
 def image_tar(uid: int, gid: int) -> bytes:
     """Return the image's one layer. ``uid`` and ``gid`` get a name in it."""
-    stub, content = supply.stub_file()
-    files = {**supply.etc_files(uid, gid), f"hermes/{stub}": content}
-    for path in sorted(supply.TOOLS_FOLDER.glob("*.py")):
-        files[f"hermes/tools/{path.name}"] = path.read_bytes()
+    files = {**supply.etc_files(uid, gid), **supply.programs()}
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for name in _FOLDERS:

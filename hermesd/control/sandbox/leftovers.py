@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+from hermesd.control.sandbox.supply import INTERPRETER
+
 _MARK: Final = "hermesd.instance="
-_ROUNDS: Final = 20
 
 
 def mark(instance: str) -> str:
@@ -24,35 +25,19 @@ def mark(instance: str) -> str:
 
 
 def end(of: str, uid: int, spared: Collection[int]) -> int:
-    """Kill processes of ``uid`` that carry the mark ``of``, but for ``spared``; return how many."""
-    return sum(_kill(pid, of) for pid in _processes(uid) if pid not in spared and not _descends(pid, spared))
+    """Kill stubs of ``uid`` that carry the mark ``of``, but for ``spared``; return how many.
+
+    With its first process a container ends: all of it is in a process namespace of its own.
+    """
+    return sum(_kill(pid, of) for pid in _processes(uid) if pid not in spared)
 
 
-def namespace_of(pid: int) -> str:
-    """Return the name of a process's mount namespace; "" when it may not be asked."""
-    try:
-        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
-    except OSError:
-        return ""
-
-
-def end_namespace(name: str) -> None:
-    """Kill every process in a mount namespace, again while new ones appear, bounded."""
-    for _ in range(_ROUNDS):
-        found = [pid for pid in _processes() if name and namespace_of(pid) == name]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _processes(uid: int | None = None) -> Iterator[int]:
+def _processes(uid: int) -> Iterator[int]:
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if uid is None or _uid(int(entry.name)) == uid:
+            if _uid(int(entry.name)) == uid:
                 yield int(entry.name)
 
 
@@ -64,22 +49,14 @@ def _uid(pid: int) -> int:
     return -1
 
 
-def _descends(pid: int, ancestors: Collection[int]) -> bool:
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        while pid > 1:
-            pid = int(_read(pid, "stat").rpartition(b")")[2].split()[1])
-            if pid in ancestors:
-                return True
-    return False
-
-
 def _kill(pid: int, of: str) -> bool:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        if of.encode() not in _read(pid, "cmdline").split(b"\0"):
+        argv = _read(pid, "cmdline").split(b"\0")
+        if argv[0] != INTERPRETER.encode() or of.encode() not in argv:
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:

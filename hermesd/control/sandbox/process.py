@@ -126,7 +126,8 @@ async def ended(pidfd: int, seconds: float) -> bool:
     done: asyncio.Future[None] = loop.create_future()
     loop.add_reader(pidfd, _settle, done)
     try:
-        await asyncio.wait_for(done, seconds)
+        async with asyncio.timeout(seconds):
+            await done
     except TimeoutError:
         return False
     finally:

@@ -3,8 +3,8 @@
 The filter is assembled here, as the bytes of `struct sock_filter`, and installed by the stub in the
 command's process alone. It answers with an error instead of killing, so that a program that merely
 asks goes on. It stands behind the other walls (no capabilities, own namespaces) and closes what they
-leave open: sockets of services that lie in a mounted folder, the terminal's input, signals to and
-limits of processes of the same uid where process ids are shared. It must never be the only wall.
+leave open: sockets of services that lie in a mounted folder, and the terminal's input. It must never
+be the only wall.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
 
-_ALWAYS: Final = {
+_NEVER: Final = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -44,28 +44,11 @@ _ALWAYS: Final = {
     "mount_setattr": (442, 442),
 }
 
-_SHARED_PIDS: Final = {
-    "kill": (62, 129),
-    "tkill": (200, 130),
-    "tgkill": (234, 131),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_send_signal": (424, 424),
-    "process_madvise": (440, 440),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
-    "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274),
-}
-
 _SOCKET: Final = (41, 198)
 _SOCKETPAIR: Final = (53, 199)
 _CLONE: Final = (56, 220)
 _CLONE3: Final = (435, 435)
 _IOCTL: Final = (16, 29)
-_PRLIMIT: Final = (302, 261)
 
 _AF_UNIX: Final = 1
 _CLONE_NEWUSER: Final = 0x10000000
@@ -87,11 +70,10 @@ class _Step(NamedTuple):
     no: int = 0
 
 
-def build_filter(*, sockets: bool, shared_pids: bool, machine: str = "") -> bytes:
+def build_filter(*, sockets: bool, machine: str = "") -> bytes:
     """Return the filter, b"" for an architecture that it is not written for.
 
     ``sockets``: the command talks to a service through a Unix socket that it was given.
-    ``shared_pids``: it sees the host's processes.
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
@@ -99,7 +81,7 @@ def build_filter(*, sockets: bool, shared_pids: bool, machine: str = "") -> byte
     column = _COLUMN[machine]
     steps = [_Step(_LOAD, _ARCH), _Step(_EQUAL, _ARCHITECTURES[machine], yes=1), _Step(_RETURN, _KILL)]
     steps += [_Step(_LOAD, _NUMBER), _Step(_AT_LEAST, _X32, no=1), _deny()]
-    for call in (*_ALWAYS.values(), *(_SHARED_PIDS.values() if shared_pids else ())):
+    for call in _NEVER.values():
         steps += [_Step(_EQUAL, call[column], no=1), _deny()]
     steps += [
         _Step(_EQUAL, _CLONE3[column], no=1),
@@ -113,8 +95,6 @@ def build_filter(*, sockets: bool, shared_pids: bool, machine: str = "") -> byte
     steps += _on_argument(
         _SOCKET[column], 0, [_Step(_EQUAL, _AF_UNIX, yes=1), _deny()] if sockets else [_deny()]
     )
-    if shared_pids:
-        steps += _on_argument(_PRLIMIT[column], 0, [_Step(_EQUAL, 0, yes=1), _deny()])
     steps.append(_Step(_RETURN, _ALLOW))
     return b"".join(_bytes(step) for step in steps)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol, runtime_checkable
 
+from hermesd.control.sandbox import supply
 from hermesd.control.sandbox.base import (
     GRACE_SECONDS,
     Container,
@@ -29,7 +30,6 @@ PROMISES: Final = (
 )
 
 LIMIT_SECONDS: Final = 25.0
-_PROGRAM: Final = (b"/usr/bin/python3", b"-I", b"-S", b"/hermes/tools/self_test.py")
 _MEMORY_MB: Final = 32
 _PIDS: Final = 8
 _CHECK_MS: Final = 5000
@@ -71,8 +71,7 @@ async def _promises(sandbox: Sandbox) -> dict[str, str]:
 
 async def _look(sandbox: Sandbox) -> tuple[dict[str, str], str]:
     """Return what each promise looks like from inside, and whose process it is from outside."""
-    arguments = (b"check", b"%d" % _MEMORY_MB, b"%d" % _PIDS)
-    job = Job((*_PROGRAM, *arguments), timeout_ms=_CHECK_MS)
+    job = _job("check", str(_MEMORY_MB), str(_PIDS), timeout_ms=_CHECK_MS)
     container = await sandbox.start(Profile(memory_mb=_MEMORY_MB, pids=_PIDS))
     try:
         outside = await asyncio.to_thread(seen_from_outside, container)
@@ -80,6 +79,11 @@ async def _look(sandbox: Sandbox) -> tuple[dict[str, str], str]:
         return read_report(await container.run()), outside
     finally:
         await container.destroy()
+
+
+def _job(*arguments: str, timeout_ms: int) -> Job:
+    argv = supply.program("tools/self_test", *arguments)
+    return Job(tuple(part.encode() for part in argv), timeout_ms=timeout_ms)
 
 
 def read_report(ended: Ended) -> dict[str, str]:
@@ -105,7 +109,7 @@ def seen_from_outside(container: Container) -> str:
 
 async def _linger(sandbox: Sandbox) -> str:
     """Say whether a program that does not go is gone in time, with the child that it left behind."""
-    job = Job((*_PROGRAM, b"linger"), timeout_ms=_LINGER_MS)
+    job = _job("linger", timeout_ms=_LINGER_MS)
     container = await sandbox.start(Profile(memory_mb=_MEMORY_MB, pids=_PIDS))
     try:
         await container.resolve(job)

@@ -1,11 +1,11 @@
 """The first process in every container: takes one job, shows what its paths are, runs it, is gone.
 
-It runs as ``/usr/bin/python3 -I -S /hermes/stub.py``, PID 1 where the container has process ids of
-its own. Its owner speaks to it over standard input and output alone, in the frames that `wire`
-writes and reads on the other side. It must never follow a name twice: a path argument is resolved
-once, beneath its mounted root, and from then on it is a descriptor. It must never outlive its owner
-(the end of standard input ends everything here), and the command must never reach the owner's
-descriptors or this process's memory.
+It runs as ``/usr/bin/python3 -I -S /hermes/stub.py``, as PID 1: everything in the container ends with it.
+Its owner speaks to it over standard input and output alone, in the frames that `wire` writes and reads
+on the other side. It must never follow a name twice: a path argument is resolved once, beneath its
+mounted root, and from then on it is a descriptor. It must never outlive its owner (the end of standard
+input ends everything here), and the command must never reach the owner's descriptors or this
+process's memory.
 
 Start-up is what a run waits for: only built-in modules are imported, and `_ctypes` (0.5 ms) in place
 of `ctypes` (3.5 ms), after the word that the container is ready.
@@ -28,7 +28,7 @@ _O_PATH = 0o10000000
 _O_DIRECTORY = posix.O_DIRECTORY
 _FOLDER, _REGULAR, _LINK = 0o040000, 0o100000, 0o120000
 _LIMITS = {"memory": 2, "address": 9, "pids": 6, "file": 1, "files": 7, "core": 4, "queues": 12}
-_PR_PDEATHSIG, _PR_DUMPABLE, _PR_SECCOMP, _PR_SUBREAPER = 1, 4, 22, 36
+_PR_DUMPABLE, _PR_SECCOMP = 4, 22
 _ENVIRONMENT = {
     b"PATH": b"/usr/bin:/usr/sbin:/bin:/sbin",
     b"LANG": b"C.UTF-8",
@@ -120,12 +120,13 @@ class Job:
 
 
 def main() -> None:
-    """Serve the one job."""
+    """Serve the one job, and nothing outside of a process namespace of one's own."""
+    if posix.getpid() != 1:
+        sys.exit("this is the first process of a container, or nothing")
     posix.closerange(3, 1 << 20)
     send(b"H", b"%d" % posix.getpid())
     kernel = Kernel()
     kernel.prctl(_PR_DUMPABLE, 0)
-    kernel.prctl(_PR_SUBREAPER, 1)
     try:
         job = Job(read_fields())
         opened = open_paths(kernel, job)
@@ -326,7 +327,6 @@ def become_command(kernel: Kernel, job: Job, fds: list[int]) -> None:
             if number not in (9, 19, 32, 33):
                 _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-        kernel.prctl(_PR_PDEATHSIG, 9)
         be_first_to_go(kernel)
         for resource, value in job.limits:
             kernel.limit(resource, value)
@@ -354,14 +354,13 @@ def take_descriptors(fds: list[int]) -> None:
 
 def be_first_to_go(kernel: Kernel) -> None:
     """When the machine runs out of memory, this command goes before anything that serves."""
-    if posix.getpid() == posix.getsid(0) and posix.getppid() == 1:
-        kernel.prctl(_PR_DUMPABLE, 1)  # one's own entries in /proc belong to root otherwise
-        try:
-            fd = posix.open("/proc/self/oom_score_adj", posix.O_WRONLY)
-            posix.write(fd, b"1000")
-            posix.close(fd)
-        except OSError:
-            pass
+    kernel.prctl(_PR_DUMPABLE, 1)  # one's own entries in /proc belong to root otherwise
+    try:
+        fd = posix.open("/proc/self/oom_score_adj", posix.O_WRONLY)
+        posix.write(fd, b"1000")
+        posix.close(fd)
+    except OSError:
+        pass  # where the host's /proc is shown, it is read-only
 
 
 def run_tool(name: str, argv: list[bytes]) -> None:
@@ -400,31 +399,11 @@ def end_everything(note: object = None) -> None:
 
 
 def kill_all() -> None:
-    """Kill whatever was started here, and nothing else."""
+    """Kill all that runs here. `main` made sure that "all" is this container."""
     try:
-        if posix.getpid() == 1:
-            posix.kill(-1, 9)
-            return
-        for pid in descendants(posix.getpid()):
-            posix.kill(pid, 9)
-    except OSError:
-        pass
-
-
-def descendants(ancestor: int) -> list[int]:
-    """Return who descends from a process, read from /proc: only needed where process ids are shared."""
-    parents = {}
-    for name in posix.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - pathlib costs 5 ms
-                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-            except OSError:
-                continue
-    found = [ancestor]
-    for known in found:
-        found.extend(pid for pid, parent in parents.items() if parent == known)
-    return found[1:]
+        posix.kill(-1, 9)
+    except ProcessLookupError:  # there is nobody
+        return
 
 
 def give_up() -> None:

@@ -1,8 +1,9 @@
-"""What of ours goes into every container: the stub and the folder of tools.
+"""What of ours goes into every container: the stub, the tools, and a few names in `/etc`.
 
-The stub is given compiled when the interpreter that will run it is the one that runs this process:
-compiling it anew costs 4 ms, a third of a container's start. This module must never hand out
-anything but these files.
+The programs are given compiled when the interpreter that will run them is the one that runs this
+process: compiling the stub anew costs 4 ms, a third of a container's start. They are given by content,
+since the containers' uid need not be able to reach the folder that this package lies in. This module
+must never hand out anything but these files.
 """
 
 from __future__ import annotations
@@ -27,11 +28,19 @@ _STUB: Final = Path(__file__).resolve().parent / "stub.py"
 
 
 @cache
-def stub_file() -> tuple[str, bytes]:
-    """Return the stub's name under `/hermes` and its content."""
+def programs() -> dict[str, bytes]:
+    """Return the stub and the tools by their paths without the first slash."""
+    sources = {"hermes/stub": _STUB}
+    sources |= {f"hermes/tools/{path.stem}": path for path in sorted(TOOLS_FOLDER.glob("*.py"))}
     if _same_interpreter():
-        return "stub.pyc", compiled(_STUB, "/hermes/stub.py")
-    return "stub.py", _STUB.read_bytes()
+        return {f"{name}.pyc": compiled(path, f"/{name}.py") for name, path in sources.items()}
+    return {f"{name}.py": path.read_bytes() for name, path in sources.items()}
+
+
+def program(name: str, *arguments: str) -> list[str]:
+    """Return the argv that starts one of our programs, `stub` or `tools/NAME`, in a container."""
+    ending = "pyc" if f"hermes/{name}.pyc" in programs() else "py"
+    return [INTERPRETER, "-I", "-S", f"/hermes/{name}.{ending}", *arguments]
 
 
 def instance_label(instance: str) -> str:
@@ -63,11 +72,6 @@ def limits_of(profile: Profile) -> dict[str, int]:
         "core": 0,
         "queues": 0,
     }
-
-
-def stub_command(name: str, *marks: str) -> list[str]:
-    """Return the argv that starts the stub. ``marks`` are for whoever looks at the process list."""
-    return [INTERPRETER, "-I", "-S", f"/hermes/{name}", *marks]
 
 
 def compiled(path: Path, shown_as: str) -> bytes:
