@@ -94,7 +94,8 @@ class Pair:
         await stack.aclose()
 
     def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
+        path = self.folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
 
     @property
     def theatre(self) -> Theatre:
@@ -108,19 +109,23 @@ class Pair:
 
     async def until(self, look, seconds: float = WAIT_SECONDS):
         """Return the first true answer of ``look``, a coroutine function."""
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    found = await look()
-                except AskError:
-                    found = None
-                if found:
-                    return found
-                await asyncio.sleep(0.05)
+        said = ""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        if found := await look():
+                            return found
+                    except AskError as error:
+                        said = str(error)
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            logs = "\n".join(self.log(name)[-2000:] for name in ("agent", "executor"))
+            pytest.fail(f"not so within {seconds} s; {said}\n{logs}")
 
     async def ended_runs(self, count: int = 1):
         async def look():
-            runs = (await self.agent("runs", limit=1000))["runs"]
+            runs = (await self.agent("runs", limit=50))["runs"]
             return runs if len([run for run in runs if run["status"] == "ended"]) >= count else None
 
         return await self.until(look)

@@ -45,6 +45,17 @@ def listen(pair) -> int:
     return port
 
 
+async def listening(pair, port: int) -> None:
+    """Start both and wait until the webhook takes connections, as a sender that retries would."""
+    await pair.start()
+
+    async def look():
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    await pair.until(look)
+
+
 @contextmanager
 def broker(folder: Path):
     """A real mosquitto on a port of its own."""
@@ -69,7 +80,7 @@ def broker(folder: Path):
 
 async def test_the_bodies_that_alertmanager_sent_open_incidents_and_runs_and_resolve_them(pair):
     port = listen(pair)
-    await pair.start()
+    await listening(pair, port)
     assert await asyncio.to_thread(post, port, BODIES[0]) == 202
     runs = await pair.ended_runs(1)
     incidents = (await pair.agent("incidents", all=True))["incidents"]
@@ -88,7 +99,7 @@ async def test_the_bodies_that_alertmanager_sent_open_incidents_and_runs_and_res
 
 async def test_the_same_body_delivered_twice_is_one_event_and_one_run(pair):
     port = listen(pair)
-    await pair.start()
+    await listening(pair, port)
     for _ in range(3):
         assert await asyncio.to_thread(post, port, BODIES[1]) == 202
     await pair.ended_runs(1)
@@ -98,7 +109,7 @@ async def test_the_same_body_delivered_twice_is_one_event_and_one_run(pair):
 
 async def test_a_body_that_is_not_an_alert_is_refused_and_the_next_one_is_served(pair):
     port = listen(pair)
-    await pair.start()
+    await listening(pair, port)
     for body in (b"{", b"[]", b'{"version": "4", "version": "4"}', b'{"alerts": 7}'):
         assert await asyncio.to_thread(post, port, body) == 400
     assert await asyncio.to_thread(post, port, BODIES[0]) == 202
@@ -142,7 +153,7 @@ async def test_a_message_on_a_topic_opens_an_incident_and_a_run(pair, tmp_path):
 async def test_killed_in_the_middle_of_a_run_the_agent_goes_on_and_nothing_is_done_twice(pair):
     port = listen(pair)
     slow_look(pair)
-    await pair.start()
+    await listening(pair, port)
     assert await asyncio.to_thread(post, port, BODIES[0]) == 202
     await begun(pair)
     await pair.kill("agent")
@@ -157,7 +168,7 @@ async def test_killed_in_the_middle_of_a_run_the_agent_goes_on_and_nothing_is_do
 async def test_killed_in_the_middle_of_a_run_the_executor_leaves_no_doubt_unspoken(pair):
     port = listen(pair)
     slow_look(pair)
-    await pair.start()
+    await listening(pair, port)
     assert await asyncio.to_thread(post, port, BODIES[0]) == 202
     await begun(pair)
     await pair.kill("executor")
@@ -184,7 +195,7 @@ async def test_killed_while_a_person_is_asked_both_wait_on_and_the_approval_take
         'match = [\'type="alertmanager.alert"\']\ngroup_by = ["alertname"]\n'
         '[run]\nrunbook = "clean"\ngoal = "Make room."\n',
     )
-    await pair.start()
+    await listening(pair, port)
     assert await asyncio.to_thread(post, port, BODIES[0]) == 202
     operation = await pair.pending()
     await pair.kill("agent")
@@ -194,7 +205,9 @@ async def test_killed_while_a_person_is_asked_both_wait_on_and_the_approval_take
     answer = await pair.approve(operation["id"])
     assert answer["outcome"] == "succeeded", answer["text"]
     assert not any(path.exists() for path in rubbish)
+    assert await asyncio.to_thread(post, port, BODIES[2]) == 202
     runs = await pair.ended_runs(1)
+    assert runs[0]["outcome"] == "resolved"
     shown = await pair.agent("show", id=runs[0]["task_id"])
     assert [step["status"] for step in shown["run"]["steps"]] == ["succeeded"]
     assert requests_of(pair) == {"fs:cleanup": 1}
@@ -204,7 +217,7 @@ async def test_killed_while_a_person_is_asked_both_wait_on_and_the_approval_take
 
 async def test_an_event_that_was_accepted_survives_a_kill_before_it_was_looked_at(pair):
     port = listen(pair)
-    await pair.start()
+    await listening(pair, port)
     assert await asyncio.to_thread(post, port, BODIES[1]) == 202
     await pair.kill("agent")
     await pair.start("agent")
