@@ -21,6 +21,7 @@ def demo(*arguments: str, before: tuple[str, ...] = (), **identity) -> subproces
         capture_output=True,
         text=True,
         timeout=SECONDS,
+        check=False,
         cwd="/",
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
         **identity,

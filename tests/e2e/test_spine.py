@@ -200,7 +200,7 @@ async def test_killed_while_a_person_is_asked_both_wait_on_and_the_approval_take
     operation = await pair.pending()
     await pair.kill("agent")
     await pair.kill("executor")
-    await pair.start()
+    await listening(pair, port)
     assert (await pair.pending())["id"] == operation["id"]
     answer = await pair.approve(operation["id"])
     assert answer["outcome"] == "succeeded", answer["text"]
