@@ -15,7 +15,7 @@ PACKAGE = ROOT / "hermesd"
 
 # Each client of the outside world has one home; whoever wants it goes through there.
 HOMES = {
-    "aiohttp": {"agent/model.py", "sources/health.py", "sources/webhook.py"},
+    "aiohttp": {"agent/http_model.py", "sources/health.py", "sources/webhook.py"},
     "aiomqtt": {"sources/mqtt.py"},
     "apscheduler": set(),
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
