@@ -98,7 +98,7 @@ def read_file(layers: Sequence[Path], name: str) -> Document | None:
     ]
     if not base and not drop_ins:
         return None
-    if base and base[-1].resolve() == _NOTHING:
+    if base and base[-1].is_symlink() and base[-1].readlink() == _NOTHING:
         return None
     files = [*base[-1:], *drop_ins]
     texts = tuple((path, _text(path)) for path in files)

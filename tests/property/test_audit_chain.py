@@ -1,12 +1,15 @@
 """No change of any byte, at any place, passes unseen; any text is recorded."""
 
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermesd.audit import AuditError, open_log, read_records, segments, verify
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
@@ -16,7 +19,7 @@ values = st.recursive(
 
 
 def fresh(folder: Path, count: int) -> Path:
-    log = open_log(folder)
+    log = open_log(folder, lambda: NOW)
     futures = [log.append("x", f"t{number}", number=number) for number in range(count)]
     log.close()
     assert all(future.done() for future in futures)

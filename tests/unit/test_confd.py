@@ -1,6 +1,5 @@
 """Layered TOML: what wins, and where a fault stands."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -208,12 +207,10 @@ def test_a_file_that_is_too_large_or_no_text_or_not_readable_is_a_fault(tmp_path
             read_file([etc], name)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_a_fault(tmp_path):
-    etc = layer(tmp_path, "etc", {"a.toml": "x = 1"})
-    (etc / "a.toml").chmod(0)
-    with pytest.raises(ConfigError, match="Permission denied"):
-        read_file([etc], "a.toml")
+    (tmp_path / "a.toml").symlink_to("a.toml")  # nobody can follow it, not even root
+    with pytest.raises(ConfigError, match=r"a\.toml: Too many levels"):
+        read_file([tmp_path], "a.toml")
 
 
 def test_a_link_that_leads_nowhere_is_a_fault_and_not_an_absent_file(tmp_path):
