@@ -21,20 +21,25 @@ QUIET_SECONDS: Final = 5 * 3600.0
 def follow_run(session: Session, task_id: str) -> Exit:
     """Tell what the run says until it ends. Raise Stop; Ctrl-C ends the watching and not the run."""
     try:
-        ended = _watch(session, task_id)
+        ended, told = _watch(session, task_id)
     except KeyboardInterrupt:
         lines = (session.say(m.STOPPED_WATCHING), session.say(m.FOLLOW_WITH, task=task_id))
         raise Stop(Exit.INTERRUPTED, "interrupted", lines, task_id=task_id) from None
+    if told:
+        session.screen.say("")
     session.tell(ended, _ending(ended, task_id, session))
     return Exit.DONE if text_of(ended, "outcome") in GOOD_OUTCOMES else Exit.BAD
 
 
-def _watch(session: Session, task_id: str) -> dict[str, Any]:
+def _watch(session: Session, task_id: str) -> tuple[dict[str, Any], bool]:
+    """Return how the run ended, and whether anything was told before."""
+    told = False
     for said in stream(session.daemon, Kind.FOLLOW, {"task_id": task_id}, QUIET_SECONDS):
         if not isinstance(said, Running):
-            return payload_or_stop(said, session.say)
+            return payload_or_stop(said, session.say), told
         if not session.as_json and (line := _line(said.payload, session)):
             session.screen.show([line])
+            told = True
     raise AssertionError  # pragma: no cover - a stream always ends with a reply
 
 
@@ -51,4 +56,4 @@ def _ending(ended: dict[str, Any], task_id: str, session: Session) -> list[Item]
     words = session.say.word(m.OUTCOMES, outcome)
     end = Line(session.say(m.FOLLOW_END, task=text_of(ended, "task_id", task_id), outcome=words), tone)
     report = text_of(ended, "report")
-    return [Line(), *report_lines(report), Line(), end] if report else [end]
+    return [*report_lines(report), Line(), end] if report else [end]

@@ -214,7 +214,7 @@ def commands(session: Session, name: str) -> Exit:
 def reload(session: Session) -> Exit:
     """Have hermesd read its configuration again."""
     reply = ask(session.daemon, Kind.RELOAD, {}, session.seconds)
-    if isinstance(reply, Refused) and reply.code not in {Code.REFUSED, Code.NOT_NOW}:
+    if isinstance(reply, Refused) and reply.code != Code.NOT_NOW:
         lines = (session.say(m.NOT_RELOADED), *why_refused(reply, session.say))
         raise Stop(Exit.BAD, reply.code, lines)
     payload = payload_or_stop(reply, session.say)

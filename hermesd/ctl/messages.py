@@ -182,11 +182,12 @@ SANDBOX_GOOD: Final = Text("{name}: {reason}", "{name}：{reason}")
 SANDBOX_NONE: Final = Text("none usable, nothing is executed", "没有可用的沙箱，不会执行任何命令")
 ENGINE: Final = Text("{name}: {reason}", "{name}：{reason}")
 SOURCE_LINE: Final = Text(
-    "{name} ({kind}) {state} for {span}, {last}",
-    "{name}（{kind}）{state}，已 {span}，{last}",
+    "{source} {state} for {span}, {last}",
+    "{source} {state}，已 {span}，{last}",
 )
-SOURCE_OFF: Final = Text("{name} ({kind}) {state}", "{name}（{kind}）{state}")
-SOURCE_DEAD: Final = Text("{name} ({kind}) {state}, died {n} times", "{name}（{kind}）{state}，已中断 {n} 次")
+SOURCE_KIND: Final = Text("{name} ({kind})", "{name}（{kind}）")
+SOURCE_OFF: Final = Text("{source} {state}", "{source} {state}")
+SOURCE_DEAD: Final = Text("{source} {state}, died {n} times", "{source} {state}，已中断 {n} 次")
 SOURCE_REVIVED: Final = Text("died {n} times: {error}", "已中断 {n} 次：{error}")
 LAST_EVENT: Final = Text("last event {ago}", "最近事件 {ago}")
 NO_EVENT: Final = Text("no event yet", "尚无事件")

@@ -14,7 +14,8 @@ import unicodedata
 from typing import Final
 
 ELLIPSIS: Final = "…"
-_BLANKS: Final = re.compile(" {4,}")
+_BLANKS: Final = re.compile(" {16,}")
+"""More blanks in a row than any column of a report needs; they are there to push something away."""
 _MARKS: Final = frozenset({"Mn", "Me"})
 _MAX_MARKS: Final = 2
 """Combining marks in a row that a written language needs; more are there to cover other lines."""

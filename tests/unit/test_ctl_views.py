@@ -190,6 +190,14 @@ def test_values_keep_their_units():
     assert reading({"last_value": 3, "unit": "seconds"}) == "3 seconds"
     assert reading({"last_value": None}) == "–"
     assert pairs({"path": "/var", "deep": True, "n": [1]}) == ["path=/var", "deep=true", "n=[1]"]
+    assert pairs({"whole": 20.0, "part": 0.5}) == ["whole=20", "part=0.5"]
+
+
+def test_hashes_are_shortened_in_records_for_people():
+    text = shown(
+        render_show({"records": [{"seq": 1, "kind": "x", "digest": "ab" * 32}]}, EN, NOW, records=True)
+    )
+    assert "digest=abababababab…" in text
 
 
 def test_a_description_is_listed_by_its_first_sentence():

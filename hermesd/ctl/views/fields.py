@@ -60,4 +60,6 @@ def pairs(table: dict[str, Any]) -> list[str]:
 
 def plain(value: object) -> str:
     """Return a value as people write it: text as it is, anything else as JSON."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

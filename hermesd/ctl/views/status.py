@@ -180,8 +180,9 @@ def _source_parts(sources: list[dict[str, Any]], say: Speech, now: datetime) -> 
 
 
 def _source_line(source: dict[str, Any], say: Speech, now: datetime) -> str:
-    state = say.word(m.SOURCE_STATES, source.get("state"))
-    names = {"name": text_of(source, "name", "?"), "kind": text_of(source, "kind", "?"), "state": state}
+    name, kind = text_of(source, "name", "?"), text_of(source, "kind", "?")
+    named = name if name == kind else say(m.SOURCE_KIND, name=name, kind=kind)
+    names = {"source": named, "state": say.word(m.SOURCE_STATES, source.get("state"))}
     if text_of(source, "state") == "off":
         return say(m.SOURCE_OFF, **names)
     error, restarts = text_of(source, "error"), whole_of(source, "restarts")

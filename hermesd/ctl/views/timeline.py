@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
@@ -30,6 +31,10 @@ _ACTING: Final = frozenset({"validate", "confirm", "prepare", "execute"})
 """The stages of a round in which its steps are dealt with; the steps are told behind the last of them."""
 _STEP_BAD: Final = ("✗", Tone.BAD)
 _SHOWN_ELSEWHERE: Final = frozenset({"seq", "time", "kind", "task_id"})
+
+
+_DIGEST: Final = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
+"""People compare the beginning of a hash; programs get the whole one."""
 
 
 def render_show(payload: dict[str, Any], say: Speech, now: datetime, *, records: bool) -> list[Item]:
@@ -191,4 +196,8 @@ def _record(record: dict[str, Any]) -> Line:
     rest = {name: value for name, value in record.items() if name not in _SHOWN_ELSEWHERE}
     filled = {name: value for name, value in rest.items() if value not in (None, "", [], {})}
     text = " ".join([text_of(record, "kind"), *pairs(filled)])
-    return Line(text, label=f"{text_of(record, 'seq'):>6} {clock_time(record.get('time'))}", hang=17)
+    return Line(
+        _DIGEST.sub(r"\1…", text),
+        label=f"{text_of(record, 'seq'):>6} {clock_time(record.get('time'))}",
+        hang=17,
+    )
