@@ -297,7 +297,7 @@ async def test_without_a_key_no_header_claims_one():
 
 async def test_no_more_requests_than_allowed_are_under_way_and_waiting_counts_as_time():
     async def slowly(_request):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
         return web.json_response(completion(DECISION))
 
     async with serving(slowly) as server, client(server.base, seconds=5, max_concurrent=2) as model:

@@ -51,7 +51,7 @@ def test_a_sentence_names_its_runbook_and_what_to_look_at(sentence, runbook, arg
         "不要清理 /var/cache",
         "never free up anything",
         "diskette and memoryless",
-        "look at /var/cache/memory/disk",
+        "what is in /var/cache/memory",
     ],
 )
 def test_being_unsure_is_an_answer(sentence):

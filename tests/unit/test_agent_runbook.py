@@ -186,6 +186,19 @@ def test_a_step_whose_failure_ends_or_that_asks_for_confirmation_is_not_joined_b
     assert decision.actions[0].confirm
 
 
+def test_a_step_that_asks_for_confirmation_does_not_join_what_came_before():
+    text = RUNBOOK.replace('intent = "find the largest"', 'confirm = true\nintent = "find the largest"')
+    assert steps(plan(text=text)) == ["usage"]
+
+
+def test_a_step_whose_condition_is_about_another_waits_for_it_even_if_the_condition_would_hold_now():
+    text = RUNBOOK.replace(
+        'intent = "find the largest"',
+        'intent = "x"\nwhen = [{ value = "${usage.rows}", op = "exists", than = false }]',
+    )
+    assert steps(plan(text=text)) == ["usage"]
+
+
 def test_a_change_goes_alone_and_only_where_its_conditions_hold():
     assert steps(plan(usage, largest, tail)) == ["cleanup"]
     assert plan(usage, largest, tail, writable=("/srv2",)).finish is not None
@@ -286,6 +299,29 @@ def test_one_observation_of_another_planner_serves_one_step_and_none_after_a_lat
     assert steps(plan(usage, largest, tail, second, cleanup)) == ["after"]
     fresh = seen("m3.look", "system:disk_usage", ({"used_percent": 31},))
     assert plan(usage, largest, tail, cleanup, fresh).finish.report.endswith("now 31 %")
+
+
+TWICE = "".join(
+    f'[[steps]]\nid = "{name}"\ncommand = "system:disk_usage"\nargs = {{ path = "/srv" }}\nintent = "x"\n'
+    for name in ("first", "second")
+)
+
+
+def test_what_a_step_saw_is_its_own_even_if_a_later_step_asks_the_same():
+    assert steps(plan(seen("first", "system:disk_usage", USAGE), text=TWICE)) == ["second"]
+
+
+def test_a_refused_step_does_not_live_on_what_a_later_step_saw():
+    finish = plan(
+        seen("second", "system:disk_usage", USAGE), text=TWICE, refusals=(refusal("first", "no"),)
+    ).finish
+    assert finish.report == "first: refused: no"
+
+
+def test_what_another_planner_saw_once_serves_one_step_only():
+    assert steps(plan(seen("m1.look", "system:disk_usage", USAGE), text=TWICE)) == ["second"]
+    both = [seen(f"m{number}.look", "system:disk_usage", USAGE) for number in (1, 2)]
+    assert plan(*both, text=TWICE).finish is not None
 
 
 def test_an_effect_stays_in_the_report_when_its_conditions_no_longer_hold():

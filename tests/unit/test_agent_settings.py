@@ -48,6 +48,7 @@ def test_no_form_of_printing_shows_the_key():
     settings = ModelSettings().with_environment({"API_KEY": KEY}, no_credential)
     for shown in (repr(settings), str(settings), settings.model_dump_json(), str(settings.model_dump())):
         assert KEY not in shown
+    assert "api_key" not in settings.model_dump()
 
 
 def test_a_key_in_a_file_is_refused_without_being_shown():
