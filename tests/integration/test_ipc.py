@@ -287,14 +287,16 @@ async def test_work_goes_on_when_the_peer_that_asked_for_it_goes_away(path, conn
 
 
 async def test_connections_are_bounded_and_a_place_becomes_free_again(path, connect):
-    async with server(path, Echo(), bounds=Bounds(connections=3)):
+    async with server(path, Echo(), bounds=Bounds(connections=3)) as serving:
         peers = [await connect() for _ in range(3)]
         for peer in peers:
             peer.ask("hello")
             assert await peer.answer()
         assert await (await connect()).is_closed()
         peers[0].writer.transport.abort()
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(5):
+            while len(serving._connections) == 3:
+                await asyncio.sleep(0.01)
         late = await connect()
         late.ask("hello")
         assert (await late.answer())["status"] == "succeeded"

@@ -27,6 +27,25 @@ def get(name):
     return lambda connection: read_setting(connection, name)
 
 
+class Held:
+    """Keeps the writer thread busy with one write, so that what comes next waits together."""
+
+    def __init__(self, store):
+        self._store, self._started, self._gate = store, threading.Event(), threading.Event()
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._store.write(self._hold))
+        await asyncio.to_thread(self._started.wait, 10)
+
+    async def __aexit__(self, *_exc):
+        self._gate.set()
+        await self._task
+
+    def _hold(self, _connection):
+        self._started.set()
+        self._gate.wait(10)
+
+
 async def test_a_write_returns_the_works_value_and_another_connection_sees_it_at_once(store, tmp_path):
     def work(connection):
         write_setting(connection, "a", [1, "二"])
@@ -46,18 +65,13 @@ async def test_work_runs_in_the_one_writer_thread_and_never_on_the_loop(store):
 
 
 async def test_work_that_fails_is_undone_and_takes_no_other_of_its_group_with_it(store):
-    gate = threading.Event()
-
     def fail(connection):
         write_setting(connection, "bad", 1)
         raise LookupError("mine")
 
-    held = asyncio.create_task(store.write(lambda _connection: gate.wait(5)))
-    await asyncio.sleep(0.05)
-    group = [asyncio.create_task(store.write(work)) for work in (put("a", 1), fail, put("b", 2))]
-    await asyncio.sleep(0.05)
-    gate.set()
-    await held
+    async with Held(store):
+        group = [asyncio.create_task(store.write(work)) for work in (put("a", 1), fail, put("b", 2))]
+        await asyncio.sleep(0)
     first, failed, last = await asyncio.gather(*group, return_exceptions=True)
     assert (first, last) == (None, None)
     assert isinstance(failed, LookupError)
@@ -65,16 +79,13 @@ async def test_work_that_fails_is_undone_and_takes_no_other_of_its_group_with_it
 
 
 async def test_writes_that_arrive_together_share_commits(store):
-    gate = threading.Event()
-    held = asyncio.create_task(store.write(lambda _connection: gate.wait(5)))
-    await asyncio.sleep(0.05)
-    tasks = [asyncio.create_task(store.write(lambda c: c.total_changes)) for _ in range(100)]
-    await asyncio.sleep(0.05)
     commits: list[str] = []
     store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
-    gate.set()
-    await asyncio.gather(held, *tasks)
-    assert len(commits) <= 2  # the one that held the door, and one for the hundred
+    async with Held(store):
+        tasks = [asyncio.create_task(store.write(lambda c: c.total_changes)) for _ in range(100)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert len(commits) == 2  # the one that held the door, and one for the hundred
 
 
 async def test_a_broken_constraint_is_the_callers_error_and_nothing_else(store):
@@ -111,15 +122,11 @@ async def test_a_reader_sees_one_moment_while_others_write(store):
 
 
 async def test_a_writer_that_gives_up_before_its_turn_is_not_written(store):
-    gate = threading.Event()
-    held = asyncio.create_task(store.write(lambda _connection: gate.wait(5)))
-    await asyncio.sleep(0.05)
-    waiting = asyncio.create_task(store.write(put("late", 1)))
-    await asyncio.sleep(0.05)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    gate.set()
-    await held
+    async with Held(store):
+        waiting = asyncio.create_task(store.write(put("late", 1)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
     assert await store.read(get("late")) is None
 
 
