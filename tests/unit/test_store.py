@@ -204,3 +204,16 @@ def test_opening_again_changes_no_table(tmp_path):
             found.close()
 
     assert tables() == tables()
+
+
+def test_a_migration_that_fails_leaves_nothing_of_itself(tmp_path):
+    path = tmp_path / "state.db"
+    foreign = sqlite3.connect(path)
+    foreign.execute("CREATE TABLE runs (mine)")
+    foreign.close()
+    with pytest.raises(StoreError, match="already exists"):
+        open_store(path)
+    found = sqlite3.connect(path)
+    assert found.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [("runs",)]
+    assert found.execute("PRAGMA user_version").fetchone() == (0,)
+    found.close()
