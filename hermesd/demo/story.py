@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 from time import monotonic
 from typing import Any, Final
 
@@ -121,7 +122,7 @@ async def _introduce(play: Theatre, disk: World, say: Teller, text: Texts) -> No
         )
     )
     for weaker in status["degraded"]:
-        say(f"   {text.degraded}: {weaker}", plain=True)
+        say("\n".join(wrap(f"{text.degraded}: {weaker}", 88, subsequent_indent="  ")), plain=True)
     say(text.agent.format(pid=play.agent.pid, who=_who(play.players, "agent")))
 
 
@@ -136,24 +137,33 @@ async def _watch(play: Theatre, seen: Seen, say: Teller, text: Texts) -> None:
     say(text.noticed.format(title=incident["title"], rule=incident["rule"], id=incident["id"]))
     task_id = incident["runs"][0]
     async with asyncio.TaskGroup() as group:
-        group.create_task(_follow(play, task_id, say), name="demo-follow")
-        group.create_task(_approve(play, seen, say, text), name="demo-operator")
+        one_voice = asyncio.Lock()
+        group.create_task(_follow(play, task_id, say, one_voice), name="demo-follow")
+        group.create_task(_approve(play, seen, say, text, one_voice), name="demo-operator")
     shown = await play.ask_agent("show", {"id": task_id})
     seen.run = shown["run"]
     seen.incident = await _until(lambda: _resolved(play, incident["id"]))
     seen.audit = await _verify(play)
 
 
-async def _follow(play: Theatre, task_id: str, say: Teller) -> None:
+async def _follow(play: Theatre, task_id: str, say: Teller, one_voice: asyncio.Lock) -> None:
     async for told in play.follow(task_id):
         if told.get("line"):
-            say(f"  {told['line']}")
+            async with one_voice:
+                say(f"  {told['line']}")
 
 
-async def _approve(play: Theatre, seen: Seen, say: Teller, text: Texts) -> None:
+async def _approve(play: Theatre, seen: Seen, say: Teller, text: Texts, one_voice: asyncio.Lock) -> None:
     """Do what an operator does: see what waits, ask to see it, type the token, then the word."""
     operation = await _until(lambda: _pending(play))
-    say(text.asked.format(text=operation["text"]))
+    async with one_voice:  # the run's lines wait until the operator's screen has been shown
+        say(text.asked.format(text=operation["text"]))
+        await _type(play, operation, say, text)
+    seen.approval = {"operation": operation["id"], "text": operation["text"], "outcome": "succeeded"}
+
+
+async def _type(play: Theatre, operation: dict[str, Any], say: Teller, text: Texts) -> None:
+    """Hold the conversation at a terminal of its own, and show the screen. Raise OperatorError."""
     argv, environ = play.hermesctl("approve", operation["id"])
     async with terminal(argv, environ, play.players.operator) as screen:
         token = await screen.until(TOKEN)
@@ -169,8 +179,6 @@ async def _approve(play: Theatre, seen: Seen, say: Teller, text: Texts) -> None:
         say(f"  │ {line}", plain=True)
     if status != 0:
         raise OperatorError(f"hermesctl approve ended with exit status {status}:\n{screen.screen}")
-    outcome = "succeeded"
-    seen.approval = {"operation": operation["id"], "text": operation["text"], "outcome": outcome}
 
 
 async def _incident(play: Theatre) -> dict[str, Any] | None:
@@ -214,9 +222,8 @@ def _tell_end(seen: Seen, disk: World, say: Teller, text: Texts) -> None:
     say("\n".join(f"  {line}" for line in seen.run["report"].split("\n")), plain=True)
     say()
     say(text.stages, plain=True)
-    for stage in seen.run["stages"]:
-        times = f"{stage['ms']:>10.1f} ms  / {stage['budget_ms']:>10} ms"
-        say(f"  {stage['round']:>2}  {stage['name']:<9}{times}  {stage['outcome']}", plain=True)
+    for line in stage_lines(seen.run["stages"], text):
+        say(line, plain=True)
     say()
     kept = text.live_kept if seen.live_files_intact else text.live_lost
     say(kept.format(path=disk.root))
@@ -224,6 +231,19 @@ def _tell_end(seen: Seen, disk: World, say: Teller, text: Texts) -> None:
     audit = seen.audit
     verdict = text.verified if audit["verified"] else text.not_verified
     say(verdict.format(records=audit["records"], reason=audit["reason"]))
+
+
+def stage_lines(stages: list[dict[str, Any]], text: Texts) -> list[str]:
+    """Return a line per stage: how often it occurred, its longest time beside its clock, its outcomes."""
+    lines = []
+    for name in dict.fromkeys(stage["name"] for stage in stages):
+        same = [stage for stage in stages if stage["name"] == name]
+        longest = max(same, key=lambda stage: stage["ms"])
+        outcomes = ", ".join(dict.fromkeys(stage["outcome"] for stage in same))
+        clock = f"{longest['budget_ms'] / 1000:,.0f} s"
+        total = f"{sum(stage['ms'] for stage in same):,.1f} ms"
+        lines.append(f"  {name:<9}{len(same):>3} ×{total:>12}   {text.clock} {clock:>8}   {outcomes}")
+    return lines
 
 
 def _complete_approval(seen: Seen) -> None:

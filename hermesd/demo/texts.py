@@ -31,7 +31,11 @@ _TEXTS: Final = {
     "asked": ("a person is asked: {text}", "请求人工确认：{text}"),
     "operator_screen": ("the operator's terminal:", "运维人员的终端："),
     "report": ("REPORT", "报告"),
-    "stages": ("STAGES (round, stage, time, its clock, outcome)", "各阶段（轮次、阶段、耗时、时限、结果）"),
+    "stages": (
+        "STAGES: how often, time in all, the clock of each, how they ended",
+        "各阶段：次数、总耗时、每次的时限、结果",
+    ),
+    "clock": ("clock", "时限"),
     "live_kept": (
         "the application's live files in {path} are untouched",
         "{path} 中应用正在使用的文件完好无损",
