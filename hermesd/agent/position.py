@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hermesd.agent.choose import arguments_in
 from hermesd.agent.conditions import judge_all
 from hermesd.agent.planner import Briefing, Observation, Situation, cut, refused_because
 from hermesd.agent.references import Scope, Unresolved, render, resolve
@@ -61,16 +60,11 @@ def scope_of(briefing: Briefing, runbook: Runbook) -> dict[str, Any]:
     scope: dict[str, Any] = {
         "event": briefing.event,
         "incident": briefing.incident,
-        "facts": {**_named_in_goal(briefing), **briefing.facts},
+        "facts": briefing.facts,
         "catalogue": briefing.catalogue.model_dump(include={"readable_roots", "writable_roots", "sandbox"}),
     }
     scope["inputs"] = {name: _first(candidates, scope) for name, candidates in runbook.inputs.items()}
     return scope
-
-
-def _named_in_goal(briefing: Briefing) -> dict[str, str]:
-    """Return what a person's sentence names; what an event is about, its labels name already."""
-    return {} if briefing.event else arguments_in(briefing.goal)
 
 
 def _first(candidates: tuple[Any, ...], scope: Scope) -> Any:

@@ -115,10 +115,11 @@ def situation(
     view = CatalogueView(policy_version="1", sandbox="x", writable_roots=writable, commands=commands)
     briefing = Briefing(
         task_id="t1",
-        goal=goal,
+        goal="find it",
         catalogue=view,
         language=language,
         event=event,
+        facts=facts or {},
     )
     return Situation(briefing=briefing, observations=observations, refusals=refusals, **rest)
 
@@ -364,12 +365,12 @@ def test_inputs_take_the_first_candidate_that_is_known():
     assert plan(text=text).actions[0].args == {"path": "/"}
 
 
-def test_a_persons_sentence_names_the_path():
+def test_without_an_event_a_fact_names_the_path():
     text = (
         '[inputs]\npath = ["${event.labels.path}", "${facts.path}", "/"]\n'
         '[[steps]]\nid = "x"\ncommand = "fs:largest"\nargs = { path = "${inputs.path}" }\nintent = "x"'
     )
-    decision = plan(text=text, event={}, goal="what fills /opt/data?")
+    decision = plan(text=text, event={}, facts={"path": "/opt/data"})
     assert decision.actions[0].args == {"path": "/opt/data"}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hermesd.agent.choose import arguments_in
 from hermesd.agent.planner import Briefing, Situation, observe
 from hermesd.agent.runbook import Runbook, check_runbook, follow
 from hermesd.confd import named, read_folder
@@ -75,6 +76,7 @@ def play(name, catalogue, *, event=None, goal="", writable=(), language="en", an
         goal=goal,
         catalogue=catalogue.model_copy(update={"writable_roots": writable}),
         event=event or {},
+        facts={} if event else arguments_in(goal),
         language=language,
     )
     seen, asked = [], []
