@@ -109,7 +109,7 @@ def situation(
     language="en",
     writable=("/srv",),
     event=EVENT,
-    goal="",
+    facts=None,
     **rest,
 ):
     view = CatalogueView(policy_version="1", sandbox="x", writable_roots=writable, commands=commands)
