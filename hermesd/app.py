@@ -167,7 +167,11 @@ class _Minds:
         if config.model.enabled:
             from hermesd.agent.model import HttpModel  # noqa: PLC0415 - aiohttp costs 200 ms, and few have a model
 
-            self._chat = HttpModel(config.model, timeout_seconds=config.stages.plan_ms / 1000)
+            self._chat = HttpModel(
+                config.model,
+                timeout_seconds=_inside(config.stages.plan_ms),
+                retries=config.limits.network_retries,
+            )
 
     def __call__(self, run: Run, config: Config) -> Sequence[Planner]:
         planners: list[Planner] = []
@@ -178,7 +182,7 @@ class _Minds:
                 self._chat,
                 config.limits.malformed_answers,
                 name=config.model.model_name,
-                budget_seconds=config.stages.plan_ms / 1000,
+                budget_seconds=_inside(config.stages.plan_ms),
             )
             planners.append(mind)
         runbook = config.runbooks.get(run.runbook) or config.runbooks.get(_GENERAL_LOOK)
@@ -190,6 +194,11 @@ class _Minds:
         """Let go of the model's connection."""
         if self._chat is not None:
             await self._chat.close()
+
+
+def _inside(budget_ms: int) -> float:
+    """Return seconds that end just before a stage's own clock, so that the model's lateness has its name."""
+    return budget_ms / 1000 * 0.98
 
 
 def _control_socket(current: _Current, desk: Desk, audit: AuditLog) -> SocketServer:

@@ -104,7 +104,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     runbooks = _each(
         gather(lambda: read_folder(layers, "runbooks")), lambda file: named(file).read(Runbook), faults
     )
-    model = _with_environment(model or ModelSettings(), environ or os.environ, faults)
+    model = _with_environment(model or ModelSettings(), os.environ if environ is None else environ, faults)
     faults.extend(_names_given_twice(documents))
     faults.extend(_dangling_runbooks(documents, rules, runbooks))
     if faults:
