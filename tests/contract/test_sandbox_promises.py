@@ -247,6 +247,27 @@ async def test_only_the_roots_of_the_profile_are_there(execute, root, readable, 
     assert ended.stdout == b""
 
 
+async def test_what_is_masked_is_empty_even_beneath_a_root(execute, python, root, own_all):
+    (root / "state").mkdir()
+    (root / "state/secret").write_text("secret")
+    (root / "other").write_text("other")
+    own_all(root)
+    program = """
+import os, sys
+top = sys.argv[1]
+for name in ("other", "state/secret"):
+    try: print(open(f"{top}/{name}").read())
+    except OSError: print("nothing")
+for attempt in (lambda: os.listdir(f"{top}/state"), lambda: os.open(f"{top}/state/x", os.O_CREAT)):
+    try: print(attempt() or "nothing")
+    except OSError: print("nothing")
+"""
+    for mode in ("ro", "rw"):
+        profile = Profile(mounts=(Mount(str(root), mode),), masks=(str(root / "state"),))
+        _, ended = await execute(Job(python(program, os.fsencode(root))), profile)
+        assert ended.stdout.decode().split() == ["other", "nothing", "nothing", "nothing"], ended.stderr
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/proc", "/proc/self", "/sys", "/dev", "/run", "/hermes", "/a/../etc", "relative"]
 )

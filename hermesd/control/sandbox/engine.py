@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 3.0
+_NOT_THERE: Final = (404, 409)
+"""Not found, or being removed."""
+
 LABEL: Final = "hermesd.instance"
 
 
@@ -69,11 +72,9 @@ async def in_time(work: Callable[[], T], seconds: float, what: str) -> T:
 def _explained(error: Exception, what: str) -> EngineError:
     """Return an error of the package in words; its text may hold the engine's, which is bounded here."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    text = str(getattr(error, "explanation", "") or error).strip().splitlines()
-    return EngineError(
-        f"the container engine refused ({what}): {text[0][:300] if text else error!r}",
-        missing=status in (404, 409),
-    )
+    text = str(getattr(error, "explanation", "") or error).strip()
+    words = text.splitlines()[0][:300] if text else type(error).__name__
+    return EngineError(f"the container engine refused ({what}): {words}", missing=status in _NOT_THERE)
 
 
 class Engine:

@@ -58,8 +58,8 @@ class Multiplexed:
         return self._complaint.decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """End the connection: standard input ends, and with it the stub."""
-        self._writer.close()
+        """End the connection, whatever is unsent: standard input ends, and with it the stub."""
+        self._writer.transport.abort()
 
 
 def read_header(header: bytes) -> tuple[int, int]:

@@ -81,8 +81,8 @@ class Child:
             return ""
 
     def hang_up(self) -> None:
-        """Close its standard input and output."""
-        self._writer.close()
+        """Close its standard input and output, whatever is unsent."""
+        self._writer.transport.abort()
 
     def kill(self) -> None:
         """End it at once. What it started is ended by the kernel, as it was told to."""
@@ -97,7 +97,7 @@ class Child:
 
     def let_go(self) -> None:
         """Close what is still open."""
-        self._writer.close()
+        self._writer.transport.abort()
         for fd in (self._errors, self._pidfd):
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -91,6 +91,9 @@ def remove(root: int, manifest: bytes) -> int:
     )
     for reason in reasons:
         write_row(reason)
+    if skipped and not removed:
+        sys.stderr.write(f"nothing could be removed: {reasons[0]['reason']}\n")
+        return 1
     return os.EX_OK
 
 
