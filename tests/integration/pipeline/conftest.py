@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections import Counter
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -197,6 +199,31 @@ class World:
         return True
 
 
+class LateLog:
+    """An audit log that says it has synced a record only a while after it has: for who must wait for that."""
+
+    def __init__(self, log, seconds):
+        self._log = log
+        self._seconds = seconds
+        self.said = []
+
+    def append(self, kind, task_id="", **fields):
+        late = Future()
+        late.set_running_or_notify_cancel()
+        synced = self._log.append(kind, task_id, **fields)
+
+        def say():
+            self.said.append(kind)
+            late.set_result(synced.result())
+
+        threading.Timer(self._seconds, say).start()
+        return late
+
+    @property
+    def head(self):
+        return self._log.head
+
+
 @dataclass
 class House:
     """One life of the pipeline."""
@@ -292,7 +319,9 @@ def open_house(tmp_path, world):
     """Open a life of the pipeline over tmp_path: ``async with open_house(planner, ...) as house``."""
 
     @asynccontextmanager
-    async def open_it(*planners, rules=None, stages=None, limits=None, now=None, serve=True, hands=None):
+    async def open_it(
+        *planners, rules=None, stages=None, limits=None, now=None, serve=True, hands=None, late=0.0
+    ):
         config = Config(
             digest="test",
             stages=StageBudgets(**(stages or {})),
@@ -307,9 +336,10 @@ def open_house(tmp_path, world):
         store = open_store(tmp_path / "state.sqlite3")
         audit = open_log(tmp_path / "audit", clock)
         metrics = Metrics()
+        told = LateLog(audit, late) if late else audit
         kit = Kit(
             store=store,
-            audit=audit,
+            audit=told,
             metrics=metrics,
             hands=hands or world,
             planners=lambda run, config: planners,
@@ -321,7 +351,7 @@ def open_house(tmp_path, world):
         runner = Runner(kit)
         inbox = Inbox(store, metrics, limit=config.limits.inbox_events, receive_ms=2000, now=clock)
         dispatcher = Dispatcher(
-            store, audit, metrics, inbox, runner, kit.resolutions, config=lambda: config, now=clock
+            store, told, metrics, inbox, runner, kit.resolutions, config=lambda: config, now=clock
         )
         await inbox.open()
         tasks = []

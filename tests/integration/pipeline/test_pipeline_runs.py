@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -62,6 +63,71 @@ async def test_what_is_done_was_recorded_before(open_house, world, parts):
     ]  # fmt: skip
     assert ended["executor"] == world.anchor
     assert ended["task_id"] == run.task_id
+
+
+async def test_nothing_is_sent_before_its_evidence_is_synced(open_house, world, parts):
+    planner = parts.in_rounds(
+        parts.acts(parts.action()), parts.acts(parts.action("s", "log:stats")), parts.finish()
+    )
+
+    said_before = []
+
+    class Watching:
+        anchor, known, cancel, catalogue = world.anchor, world.known, world.cancel, world.catalogue
+
+        async def run(self, request, on_progress, **more):
+            said_before.append(list(house.kit.audit.said))
+            return await world.run(request, on_progress, **more)
+
+    async with open_house(planner, hands=Watching(), late=0.05) as house:
+        await house.reading(93.0)
+        await house.ended()
+    first, second = said_before
+    assert {"incident.opened", "run.started", "decision.made", "action.sent"} <= set(first)
+    assert second.count("action.sent") == 2
+    assert "action.ended" in second
+
+
+async def test_a_run_begins_only_once_its_verdict_is_synced(open_house, parts):
+    said_before = []
+
+    def think(_situation):
+        said_before.extend(house.kit.audit.said)
+        return parts.finish()
+
+    async with open_house(parts.Planner(think), late=0.05) as house:
+        await house.reading(93.0)
+        await house.ended()
+    assert {"event.verdict", "incident.opened"} <= set(said_before)
+
+
+async def test_facts_are_the_hosts_present_state_and_nothing_older(open_house, parts):
+    moment = [datetime.now(UTC)]
+    planner = parts.in_rounds(parts.finish())
+    async with open_house(planner, now=lambda: moment[0]) as house:
+        await house.reading(41.0, "/old")
+        await house.until(lambda: _judged(house))
+        moment[0] += timedelta(minutes=11)
+        await house.reading(42.0, "/new")
+        await house.reading(93.0, "/full")
+        await house.ended()
+    facts = planner.asked[0].briefing.facts["host.filesystem"]
+    assert [(fact["of"], fact["value"]) for fact in facts] == [("/full", 93.0), ("/new", 42.0)]
+
+
+async def test_a_planner_knows_what_earlier_runs_of_the_incident_came_to(open_house, parts):
+    moment = [datetime.now(UTC)]
+    planner = parts.in_rounds(parts.finish())
+    async with open_house(planner, now=lambda: moment[0]) as house:
+        await house.reading(93.0)
+        [first] = await house.ended()
+        moment[0] += timedelta(minutes=16)
+        await house.reading(94.0)
+        await house.ended(2)
+    [line] = planner.asked[1].briefing.past_runs
+    assert first.task_id in line
+    assert "reported" in line
+    assert planner.asked[1].briefing.incident["events"] == 2
 
 
 async def test_a_late_model_is_followed_by_the_runbook_in_the_same_run(open_house, parts):
@@ -299,6 +365,31 @@ async def test_a_run_that_waits_for_a_person_keeps_no_place(open_house, world, p
         await house.ended(2)
 
 
+async def test_a_place_given_up_for_a_question_goes_to_who_waits_for_one(open_house, world, parts):
+    looking = world.hold("log:stats")
+    asked = world.hold("fs:cleanup")
+    planner = parts.Planner(lambda situation: _look_then_clean(situation, parts))
+    async with open_house(planner, limits={"parallel_runs": 1}, stages={"review_ms": 10}) as house:
+        await house.reading(93.0, "/a")
+        await house.started()
+        await house.reading(93.0, "/b")
+        await house.until(lambda: _counts(house, {RunStatus.QUEUED: 1}))
+        looking.set()
+        await house.until(lambda: _counts(house, {RunStatus.WAITING: 2}))
+        asked.set()
+        await house.ended(2)
+
+
+def _look_then_clean(situation, parts):
+    if situation.round == 1:
+        return parts.acts(parts.action("look", "log:stats"))
+    return parts.acts(parts.action("clean", "fs:cleanup")) if situation.round == 2 else parts.finish()
+
+
+async def _judged(house):
+    return house.inbox.undecided == 0
+
+
 async def _counts(house, wanted):
     runs = await house.runs()
     return all(sum(run.status is status for run in runs) == number for status, number in wanted.items())
@@ -325,7 +416,8 @@ async def test_a_followers_lines_tell_each_stage_and_the_end(open_house, world, 
         with house.kit.followers.following(run.task_id) as follower:
             gate.set()
             lines = [line async for line in follower.lines()]
-    assert [line.stage for line in lines[:-1]] == ["prepare", "execute", "plan", "review", "report"]
+    told = [line.stage for line in lines[:-1] if line.stage != "confirm"]
+    assert told == ["prepare", "execute", "plan", "review", "report"]
     assert lines[-1].last
     assert lines[-1].outcome == "reported"
 

@@ -69,6 +69,22 @@ async def test_cancelling_withdraws_what_waits_for_a_person(open_house, world, p
     assert not world.executed
 
 
+async def test_a_paused_run_can_be_cancelled(open_house, world, parts):
+    gate = world.hold("log:stats")
+    planner = parts.in_rounds(parts.acts(parts.action("look", "log:stats")), parts.finish())
+    async with open_house(planner) as house:
+        await house.reading(93.0)
+        run = await house.started()
+        await house.until(lambda: _busy(world))
+        await house.runner.pause(run.task_id, "uid 0")
+        gate.set()
+        await house.until(lambda: _is(house, run.task_id, RunStatus.PAUSED))
+        await house.runner.cancel(run.task_id, "uid 0")
+        [run] = await house.ended()
+    assert run.outcome is Outcome.CANCELLED
+    assert len(planner.asked) == 1
+
+
 async def test_cancelling_cuts_a_thinking_planner_off(open_house, parts):
     planner = parts.Planner(lambda _: asyncio.sleep(60))
     async with open_house(planner) as house:
