@@ -174,6 +174,26 @@ async def test_a_tool_runs_on_the_descriptor_of_its_path(execute, root, readable
     assert b'"path": "big", "size_bytes": 5000' in ended.stdout
 
 
+async def test_a_previewed_cleanup_removes_what_it_listed_and_no_more(execute, root, own_all):
+    for name in ("cache/a", "cache/b", "keep"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"x" * 5000)
+    own_all(root)
+    arguments = (b"caches", b"0")
+    listing = Job((0, *arguments), (PathUse(str(root)),), tool="fs_targets")
+    _, listed = await execute(listing, Profile(mounts=(Mount(str(root)),)))
+    removal = Job((0, *arguments), (PathUse(str(root)),), tool="fs_remove", stdin=listed.stdout)
+    _, refused = await execute(removal, Profile(mounts=(Mount(str(root)),)))
+    _, removed = await execute(removal, Profile(mounts=(Mount(str(root), "rw"),)))
+    _, again = await execute(removal, Profile(mounts=(Mount(str(root), "rw"),)))
+
+    assert listed.stdout.count(b"\0") == 2
+    assert (refused.exit_status, b"read-only" in refused.stderr) == (1, True)
+    assert (removed.exit_status, b'"files_removed": 2' in removed.stdout) == (0, True), removed.stderr
+    assert again.exit_status == 3
+    assert [path.name for path in root.rglob("*") if path.is_file()] == ["keep"]
+
+
 async def test_exit_statuses_are_the_commands_own(execute, python):
     _, ended = await execute(Job(python("import sys; sys.stderr.write('why'); sys.exit(3)")))
     assert (ended.exit_status, ended.stdout, ended.stderr) == (3, b"", b"why")

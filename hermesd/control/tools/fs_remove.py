@@ -3,8 +3,8 @@
 Called as ``FD`` (what follows is ignored: it is what the preview was asked for) with the manifest on
 standard input. First every record is compared with the file that its path leads to now, beneath FD,
 through no link; one difference and nothing is removed. Then each is compared again through its
-folder's descriptor and unlinked there. Exit 0 when all were dealt with, 2 for what is no manifest,
-3 for a world that differs.
+folder's descriptor and unlinked there. Exit 0 when any was removed, 1 when none could be, 3 for a
+world that differs, 64 for what is no manifest.
 """
 
 from __future__ import annotations

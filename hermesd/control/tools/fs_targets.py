@@ -16,7 +16,7 @@ from .walk import Folder, Skipped, join, walk
 
 
 def main(argv: list[str]) -> int:
-    """Print one record a file. Exit 2 for a wrong argument, 4 when there are more than fit a manifest."""
+    """Print one record a file. Exit 64 for a wrong argument, 4 when there are more than fit a manifest."""
     root, kinds, older = int(argv[0]), frozenset(argv[1].split(",")), int(argv[2])
     if not kinds <= frozenset(KINDS):
         sys.stderr.write(f"the kinds are {', '.join(KINDS)}\n")

@@ -139,6 +139,17 @@ def test_a_very_deep_tree_is_walked_to_its_bound_and_the_rest_is_counted(tmp_pat
     assert descriptors() == before - 1
 
 
+def test_a_folder_that_became_a_link_meanwhile_is_not_entered(tmp_path):
+    (tmp_path / "link").symlink_to("/etc")
+    fd = os.open(tmp_path, os.O_RDONLY)
+    skipped = walk.Skipped()
+    found = walk._next(walk.Folder(fd, b"", [], [b"link"]), os.fstat(fd).st_dev, 1, skipped)
+    os.close(fd)
+
+    assert found is None
+    assert skipped.unreadable == 1
+
+
 def test_a_cleanup_lists_rubbish_of_the_kinds_that_were_asked_for(tmp_path):
     for name in ("app/cache/a", "app/.cache/b", "log/app.log.1", "log/app.log.2.gz", "x/y.tmp", "x/core.17"):
         write(tmp_path / name)
@@ -302,6 +313,23 @@ def test_a_removal_that_removes_nothing_is_no_success(tmp_path):
     assert (gain["files_removed"], gain["files_skipped"]) == (0, 1)
     assert skipped == {"path": "cache/a", "reason": "no such file or directory"}
     assert "no such file" in streams.err.getvalue()
+
+
+def test_a_file_that_changes_after_it_was_verified_is_left_alone(tmp_path):
+    write(tmp_path / "cache/a", b"data")
+    write(tmp_path / "cache/b", b"data")
+    manifest = manifest_of(tmp_path)
+    (tmp_path / "cache/b").write_bytes(b"written to again")
+    fd = os.open(tmp_path, os.O_RDONLY)
+    streams = Streams()
+    with streams.used():
+        assert fs_remove.remove(fd, manifest) == 0
+    os.close(fd)
+    gain, skipped = rows_of(streams.out.getvalue())
+
+    assert (gain["files_removed"], gain["files_skipped"]) == (1, 1)
+    assert (skipped["path"], skipped["reason"]) == ("cache/b", "had 4 bytes and has 16")
+    assert (tmp_path / "cache/b").exists()
 
 
 def test_an_empty_manifest_is_a_removal_of_nothing(tmp_path):
