@@ -1,6 +1,6 @@
 """The dispatcher: takes events from the inbox to their verdicts, and lets runs start.
 
-One loop, one batch at a time: judge and commit, write the evidence and sync it, and only then tell
+One loop, one batch at a time: judge, write the evidence and sync it, commit, and only then tell
 those who act on it. A full disk or a slow store makes it wait and try again; an audit log that
 cannot be written ends it, and the process with it, since nothing may happen that is not recorded.
 
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from hermesd.audit import AuditLog
+from hermesd.audit import AuditError, AuditLog
 from hermesd.config import Config
 from hermesd.incidents import Incident, Run
 from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.judging import Judged, judge_batch
 from hermesd.pipeline.resolutions import Resolutions
-from hermesd.state.events import prune
+from hermesd.state.events import mark_decided, prune, undecided_events
 from hermesd.state.store import Store, StoreError
 from hermesd.telemetry import Metrics
 
@@ -30,6 +31,7 @@ log = logging.getLogger("hermesd.dispatcher")
 
 BATCH_EVENTS: Final = 512
 RETRY_SECONDS: Final = 1.0
+EVIDENCE_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 3600.0
 PRUNE_EVENTS: Final = 10_000
 
@@ -76,39 +78,78 @@ class Dispatcher:
             await self._prune()
 
     async def _judge_patiently(self) -> bool:
+        """Judge one batch, waiting out a store that cannot write. Return whether there may be more."""
         try:
             return await self.judge_once() == BATCH_EVENTS
-        except StoreError as error:
-            log.error("events wait to be judged: %s", error)  # noqa: TRY400 - the disk's words are enough
+        except (StoreError, TimeoutError) as error:
+            log.error("events wait to be judged: %s", error or "the audit log is slow")  # noqa: TRY400 - the disk's words
             await asyncio.sleep(RETRY_SECONDS)
             return True
 
     async def judge_once(self) -> int:
         """Judge one batch, record it, let it act. Return how many events it had."""
+        try:
+            judged = await self._judge(BATCH_EVENTS)
+        except (StoreError, AuditError, TimeoutError):
+            raise
+        except Exception:
+            log.exception("a batch of events could not be judged")
+            return await self._judge_alone()
+        self._let_act(judged)
+        return judged.events
+
+    async def _judge_alone(self) -> int:
+        """Judge the first event by itself: one that cannot be judged is set aside, the next are served."""
+        try:
+            self._let_act(await self._judge(1))
+        except (StoreError, AuditError, TimeoutError):
+            raise
+        except Exception as error:
+            log.exception("an event is set aside: it cannot be judged")
+            await self._set_aside(type(error).__name__)
+        return BATCH_EVENTS  # there may be more
+
+    async def _set_aside(self, fault: str) -> None:
+        [stored] = await self._store.read(lambda connection: undecided_events(connection, 1))
+        verdict = {"kind": "fault", "reason": f"it could not be judged: {fault}"}
+        await self._audit.record(
+            "event.set_aside", source=stored.event.source, event=stored.event.id, fault=fault
+        )
+        await self._store.write(
+            lambda connection: mark_decided(connection, stored.seq, [verdict], self._now())
+        )
+        self._inbox.decided(1)
+
+    async def _judge(self, limit: int) -> Judged:
         config = self._config()
-        judged = await self._store.write(
-            lambda connection: judge_batch(
+
+        def judge(connection: sqlite3.Connection) -> Judged:
+            judged = judge_batch(
                 connection,
                 config.rules,
                 places=config.limits.parallel_runs,
-                limit=BATCH_EVENTS,
+                limit=limit,
                 now=self._now(),
             )
-        )
-        if judged.events:
-            self._inbox.decided(judged.events)
-            await self._record(judged)
-            self._let_act(judged)
-        return judged.events
+            self._record(judged)
+            return judged
 
-    async def _record(self, judged: Judged) -> None:
-        """Write the batch's evidence and wait until the last of it is synced."""
+        judged = await self._store.write(judge)
+        self._inbox.decided(judged.events)
+        return judged
+
+    def _record(self, judged: Judged) -> None:
+        """Write the batch's evidence and wait until it is synced, in the writer's thread: it comes first.
+
+        A commit that fails after this leaves evidence of a judgement that is made again; the other way
+        round there could be an incident that nothing speaks of.
+        """
         append = self._audit.append
         receipts = [append("event.verdict", **entry) for entry in judged.evidence.values()]
         receipts += [append("incident.opened", **_opened(incident)) for incident in judged.opened]
         receipts += [append("incident.resolved", **_resolved(incident)) for incident in judged.resolved]
         if receipts:
-            await asyncio.wrap_future(receipts[-1])  # in order: the last one's sync is everybody's
+            receipts[-1].result(EVIDENCE_SECONDS)  # in order: the last one's sync is everybody's
 
     def _let_act(self, judged: Judged) -> None:
         for (rule, kind), count in judged.verdicts.items():

@@ -131,7 +131,8 @@ async def end(passage: Passage, ending: Ending) -> None:
             if step.result and step.result.status is ResultStatus.UNKNOWN
         ],
     )
-    await asyncio.gather(passage.write(), passage.evidence())
+    await passage.evidence()
+    await passage.write()
     passage.kit.metrics.runs.labels(ending.outcome.value).inc()
     passage.tell("")
     outcome = ending.outcome.value

@@ -96,7 +96,7 @@ class Passage:
     async def evidence(self) -> None:
         """Wait until every record handed in so far is synced. Raise AuditError when one cannot be."""
         if self._receipt is not None:
-            await asyncio.wrap_future(self._receipt)
+            await asyncio.shield(asyncio.wrap_future(self._receipt))
 
     def take_off(self, request_id: str, *, changing: bool) -> None:
         """Take note that a request is under way, and whether it changes something."""

@@ -61,7 +61,7 @@ class Runner:
         self._group = group  # until here starts were kept: a row read before its run ended would run twice
         for run in left:
             if run.status is not RunStatus.QUEUED:
-                log.info("%s goes on: %s", run.task_id, run.goal)
+                log.info("%s goes on", run.task_id)
                 self.start(run)
         for run in self._early:
             self.start(run)

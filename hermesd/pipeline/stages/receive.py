@@ -51,7 +51,7 @@ async def receive(passage: Passage) -> Received:
             goal=None if run.kind is RunKind.PERSON else run.goal,
             config=passage.config.digest,
         )
-    passage.tell(run.goal)
+    passage.tell("" if run.kind is RunKind.PERSON else run.goal)
     return received
 
 

@@ -257,13 +257,13 @@ class House:
     async def incidents(self):
         return await self.kit.store.read(lambda c: list_incidents(c, include_resolved=True))
 
-    async def until(self, condition, seconds=5.0):
+    async def until(self, condition, seconds=20.0):
         async with asyncio.timeout(seconds):
             while not (found := await condition()):
                 await asyncio.sleep(0.005)
         return found
 
-    async def ended(self, number=1, seconds=5.0):
+    async def ended(self, number=1, seconds=20.0):
         """Wait until so many runs have ended; return the newest first."""
 
         async def look():

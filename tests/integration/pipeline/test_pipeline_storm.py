@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hermesd.audit import AuditError
 from hermesd.events import Event
 from hermesd.incidents import IncidentStatus
 from hermesd.sources.base import InboxFull
@@ -142,6 +144,51 @@ async def test_a_rule_that_forgot_its_incident_finds_it_again(open_house, parts)
         [incident] = await house.incidents()
     assert incident.status is IncidentStatus.RESOLVED
     assert incident.events == 3
+
+
+class Poisoned:
+    """A rule that breaks on one event: what no rule of a file can do, and a fault of the program might."""
+
+    def __init__(self, rule):
+        self._rule = rule
+
+    def __getattr__(self, name):
+        return getattr(self._rule, name)
+
+    @property
+    def threshold(self):
+        return self
+
+    def holds(self, value):
+        if value == 66.6:
+            raise ZeroDivisionError("a bug")
+        return self._rule.threshold.holds(value)
+
+    def __str__(self):
+        return "poisoned"
+
+
+async def test_an_event_that_cannot_be_judged_is_set_aside_and_the_others_are_served(open_house, parts):
+    rule = Poisoned(parts.disk_rule())
+    async with open_house(parts.in_rounds(parts.finish()), rules=[rule]) as house:
+        bad = await house.reading(66.6)
+        await house.reading(93.0)
+        await house.ended()
+        [record] = house.records("event.set_aside")
+        stored = await house.kit.store.read(lambda c: find_event(c, bad.id))
+        assert house.inbox.undecided == 0
+    assert record["event"] == bad.id
+    assert stored.verdicts[0]["reason"] == "it could not be judged: ZeroDivisionError"
+
+
+async def test_a_log_that_cannot_be_written_ends_the_dispatcher_and_opens_nothing(open_house, parts):
+    async with open_house(parts.in_rounds(parts.finish()), serve=False) as house:
+        await house.reading(93.0)
+        await asyncio.to_thread(house.kit.audit.close)
+        with pytest.raises(AuditError):
+            await house.dispatcher.run()
+        assert not await house.incidents()
+        assert not await house.runs()
 
 
 async def test_host_readings_are_marks_that_age(open_house, parts):
