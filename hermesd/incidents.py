@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from hermesd.protocol import StageTiming
+from hermesd.protocol import RunKind, StageTiming
+
+__all__ = ["Incident", "IncidentStatus", "Outcome", "Run", "RunKind", "RunStatus", "fingerprint"]
 
 
 class IncidentStatus(StrEnum):
@@ -20,14 +22,6 @@ class IncidentStatus(StrEnum):
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"
     RESOLVED = "resolved"
-
-
-class RunKind(StrEnum):
-    """What started a run. Roles are given to kinds, so this is part of what may be done."""
-
-    EVENT = "event"
-    SCHEDULE = "schedule"
-    PERSON = "person"
 
 
 class RunStatus(StrEnum):

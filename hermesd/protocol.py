@@ -77,6 +77,14 @@ class StageOutcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+class RunKind(StrEnum):
+    """What started a run. Roles are given to kinds, so this is part of what may be done."""
+
+    EVENT = "event"
+    SCHEDULE = "schedule"
+    PERSON = "person"
+
+
 class Effect(StrEnum):
     """What a command does to the world. Only ``read`` may ever run without a person's word."""
 
@@ -143,7 +151,8 @@ class CommandRequest(Word):
 
     ``request_id`` is chosen by the asker and is run at most once, ever: sent again, it is answered
     with what became of it. ``timeout_ms`` may shorten the command's own limit and never lengthens it.
-    ``extra_confirmations`` only raises what the executor asks for by itself.
+    ``extra_confirmations`` only raises what the executor asks for by itself. ``origin`` is the kind of
+    the run and ``asked_by`` the uid of the person behind it, if there is one: roles go by them.
     """
 
     request_id: Identifier
@@ -153,6 +162,8 @@ class CommandRequest(Word):
     args: dict[ArgumentName, JsonValue] = Field(default_factory=dict, max_length=32)
     timeout_ms: int | None = Field(default=None, ge=1, le=3_600_000)
     extra_confirmations: int = Field(default=0, ge=0, le=3)
+    origin: RunKind = RunKind.EVENT
+    asked_by: int | None = Field(default=None, ge=0)
     dry_run: bool = False
 
 

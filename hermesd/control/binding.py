@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 
 from hermesd.control.catalogue import Command, placeholder
+from hermesd.control.permits import Permit, permit_for
 from hermesd.control.redlines import BUS_SOCKET
 from hermesd.control.roots import beneath, covering, intersect
 from hermesd.control.sandbox.base import Job, Mount, PathUse, Profile
@@ -32,6 +33,10 @@ class Host(Protocol):
 
     def group_id(self, name: str) -> int | None:
         """Return a group's number, None when the host has none of that name."""
+        ...
+
+    def group_names(self, uid: int) -> frozenset[str]:
+        """Return the names of a user's groups."""
         ...
 
     def is_folder(self, path: str) -> bool:
@@ -72,11 +77,12 @@ def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[R
     command = policy.commands.get(request.command)
     if command is None:
         return (Rejection(field="command", reason="there is no such command in the catalogue"),)
-    if command.name in policy.permissions.denied_commands:
+    permit = permit_for(policy.permissions, request.origin, request.asked_by, host.group_names)
+    if command.name in policy.permissions.denied_commands or not permit.allows(command.name):
         return (Rejection(field="command", reason="this command is not permitted here"),)
     if command.unusable:
         return (Rejection(field="command", reason=command.unusable),)
-    reach = _reach(policy, command)
+    reach = _reach(permit, command)
     values, rejected = _values(command, request.args, reach)
     if rejected:
         return tuple(rejected)
@@ -86,11 +92,10 @@ def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[R
     return _assemble(command, values, request.timeout_ms, reach, hidden, host)
 
 
-def _reach(policy: Policy, command: Command) -> dict[str, tuple[str, ...]]:
+def _reach(permit: Permit, command: Command) -> dict[str, tuple[str, ...]]:
     """Return, for each path argument, what its own roots and the permitted ones have in common."""
-    reach = policy.permissions.reach
     reading = command.spec.effect is Effect.READ
-    permitted = (*reach.readable_roots, *reach.writable_roots) if reading else reach.writable_roots
+    permitted = (*permit.readable_roots, *permit.writable_roots) if reading else permit.writable_roots
     return {
         name: intersect(argument.roots, permitted)
         for name, argument in command.spec.args.items()

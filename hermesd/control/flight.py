@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,6 +26,7 @@ from hermesd.control.manifest import ManifestError, impact_of
 from hermesd.control.output import first_line, read_output
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
 from hermesd.control.settings import Policy
+from hermesd.control.takeover import Hands
 from hermesd.protocol import (
     CommandRequest,
     CommandResult,
@@ -82,6 +83,8 @@ class Cockpit:
     sandbox: Sandbox | None
     sandbox_reason: str
     places: asyncio.Semaphore
+    writing: asyncio.Lock
+    hands: Hands
     ledger: Ledger
     audit: AuditLog
     now: Callable[[], datetime]
@@ -143,6 +146,9 @@ class Flight:
                 mark.outcome = StageOutcome.REFUSED
                 reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
                 raise Stopped(ResultStatus.REFUSED, reasons, bound)
+            if fault := await self._cockpit.hands.fault(self.request, bound, self._cockpit.now()):
+                mark.outcome = StageOutcome.REFUSED
+                raise Stopped(ResultStatus.REFUSED, fault)
         if self._cockpit.sandbox is None:
             raise Stopped(ResultStatus.UNAVAILABLE, f"no usable sandbox: {self._cockpit.sandbox_reason}")
         return bound
@@ -243,7 +249,10 @@ class Flight:
         if self.request.dry_run:
             raise Stopped(ResultStatus.SUCCEEDED, f"dry run: would run {' '.join(bound.shown_argv)}")
         job = replace(bound.job, stdin=preview.manifest) if preview else bound.job
-        ended = await self._run(bound, job, effect=True)
+        reads = bound.command.spec.effect is Effect.READ
+        # Roots may lie in one another, so writers go one after another whatever they write to.
+        async with nullcontext() if reads else self._cockpit.writing:
+            ended = await self._run(bound, job, effect=True)
         return self._read(bound, ended, preview)
 
     async def _run(self, bound: Bound, job: Job, *, effect: bool = False) -> Ended:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from hermesd.audit import AuditError, AuditLog
 from hermesd.control import host
 from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
 from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
-from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, in_doubt
+from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover, in_doubt
+from hermesd.control.permits import approval_fault
 from hermesd.control.sandbox.base import Sandbox
 from hermesd.control.settings import Policy
+from hermesd.control.takeover import Hands
 from hermesd.protocol import (
     CatalogueView,
     CommandRequest,
@@ -32,6 +35,10 @@ from hermesd.protocol import (
 from hermesd.telemetry import Metrics
 
 log = logging.getLogger("hermesd.gate")
+
+HURRIED_APPROVALS: Final = 3
+HURRY: Final = timedelta(minutes=10)
+"""Whoever approved so often within so short a time is asked for one confirmation more."""
 
 Listener = Callable[[Progress], None]
 
@@ -61,6 +68,8 @@ class Gate:
         self._metrics = metrics
         self._tasks = tasks
         self._now = now
+        self._writing = asyncio.Lock()
+        self._hands = Hands(ledger)
         self._places = asyncio.Semaphore(policy.settings.parallel_containers)
         self._tokens = Tokens(policy.stages.token_ms / 1000)
         self._flights: dict[str, tuple[Flight, asyncio.Task[CommandResult]]] = {}
@@ -148,6 +157,7 @@ class Gate:
                 gain=result.gain.model_dump() if result.gain else None,
             )
             await self._ledger.finish(result, self._now())
+            await self._hands.count(result, self._now())
         except (LedgerError, AuditError) as error:
             return self._cannot_write(flight.request, error, begun=flight.effect_begun)
         command = result.command if result.command in self.policy.commands else "unknown"
@@ -189,10 +199,12 @@ class Gate:
     async def show(self, operation_id: str, uid: int) -> tuple[Operation, Preview, Minted]:
         """Preview the operation again and mint its token for ``uid``. Raise NotPending or Stopped."""
         flight, operation = self._waiting(operation_id)
+        self._check_role(operation, uid)
         bound = self._bind(operation.request)
         preview = await flight.preview(bound)
         await self._ledger.show_operation(operation.id, preview.impact, preview.manifest)
-        second = bound.confirmations(operation.request.extra_confirmations) > 1
+        hurried = await self._ledger.approvals_since(uid, self._now() - HURRY) >= HURRIED_APPROVALS
+        second = bound.confirmations(operation.request.extra_confirmations) + hurried > 1
         minted = self._tokens.mint(operation_id, uid, self._binding(bound, preview), second=second)
         await self._audit.record(
             "approval.shown",
@@ -208,6 +220,7 @@ class Gate:
     async def redeem(self, operation_id: str, uid: int, token: str, second: str) -> CommandResult:
         """Confirm with the shown token; return how the operation ended. Raise NotPending or Stopped."""
         flight, operation = self._waiting(operation_id)
+        self._check_role(operation, uid)
         shown = flight.shown
         binding = self._binding(self._bind(operation.request), shown) if shown else ""
         fault = self._tokens.redeem(operation_id, uid, token, second, binding)
@@ -229,6 +242,34 @@ class Gate:
         if not await self._close(operation, OperationStatus.DENIED, uid, reason):
             raise NotPending(operation_id)
         flight.decide(OperationStatus.DENIED)
+
+    async def queue(self) -> list[Operation]:
+        """Return the tickets that wait for a person's own hands, oldest first."""
+        return await self._ledger.operations(OperationStatus.TICKET, OperationStatus.TAKEN)
+
+    async def move_ticket(self, operation_id: str, to: OperationStatus, uid: int, note: str) -> None:
+        """Take or close a ticket. Raise NotPending."""
+        await self._audit.record(f"ticket.{to}", operation=operation_id, uid=uid, note=note)
+        if not await self._ledger.move_ticket(operation_id, to, self._now(), uid, note):
+            raise NotPending(operation_id)
+
+    async def takeovers(self) -> list[Takeover]:
+        """Return what is in a person's hands."""
+        return await self._ledger.takeovers()
+
+    async def release(self, target: str, uid: int) -> None:
+        """Give a target back to the machine. Raise NotPending when nobody had it."""
+        await self._audit.record("takeover.released", target=target, uid=uid)
+        if not await self._ledger.release(target):
+            raise NotPending(target)
+
+    def _check_role(self, operation: Operation, uid: int) -> None:
+        request = operation.request
+        fault = approval_fault(
+            self.policy.permissions, uid, request.command, request.asked_by, host.group_names
+        )
+        if fault:
+            raise Stopped(ResultStatus.REFUSED, fault)
 
     async def _close(
         self, operation: Operation, status: OperationStatus, uid: int | None, reason: str
@@ -271,6 +312,8 @@ class Gate:
             sandbox=self.sandbox,
             sandbox_reason=self.sandbox_reason,
             places=self._places,
+            writing=self._writing,
+            hands=self._hands,
             ledger=self._ledger,
             audit=self._audit,
             now=self._now,

@@ -111,3 +111,18 @@ def groups_of(uid: int, gid: int) -> frozenset[int]:
     except KeyError:
         return frozenset({gid})
     return frozenset(os.getgrouplist(name, gid))
+
+
+def group_names(uid: int) -> frozenset[str]:
+    """Return the names of a user's groups; none for a user that the host does not know."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return frozenset()
+    names = set()
+    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid):
+        try:
+            names.add(grp.getgrgid(gid).gr_name)
+        except KeyError:
+            continue
+    return frozenset(names)

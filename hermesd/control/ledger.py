@@ -34,6 +34,9 @@ CREATE TABLE IF NOT EXISTS operations (
     status TEXT NOT NULL, impact TEXT NOT NULL, manifest BLOB NOT NULL, created_at TEXT NOT NULL,
     expires_at TEXT NOT NULL, decided_at TEXT, decided_by INTEGER, reason TEXT NOT NULL DEFAULT ''
 ) STRICT;
+CREATE TABLE IF NOT EXISTS takeovers (
+    target TEXT PRIMARY KEY, reason TEXT NOT NULL, since TEXT NOT NULL
+) STRICT;
 CREATE INDEX IF NOT EXISTS operations_open ON operations (status) WHERE status IN ('pending', 'ticket');
 """
 
@@ -60,6 +63,8 @@ class OperationStatus(StrEnum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     TICKET = "ticket"
+    TAKEN = "taken"
+    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,17 @@ class Operation:
     manifest: bytes
     created_at: datetime
     expires_at: datetime
+    decided_by: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A target that is in a person's hands: nothing is changed there until it is released."""
+
+    target: str
+    reason: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +148,75 @@ class Ledger:
                     (status, now.isoformat(), uid, reason, operation_id),
                 )
                 == 1
+            )
+        )
+
+    async def move_ticket(
+        self, operation_id: str, to: OperationStatus, now: datetime, uid: int, note: str = ""
+    ) -> bool:
+        """Take or close a ticket. Return False when there is no such open ticket."""
+        return await self._do(
+            lambda: (
+                self._write(
+                    "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
+                    " WHERE id = ? AND status IN ('ticket', 'taken')",
+                    (to, now.isoformat(), uid, note, operation_id),
+                )
+                == 1
+            )
+        )
+
+    async def take_over(self, target: str, reason: str, now: datetime) -> None:
+        """Put a target into a person's hands; one that is there already stays as it is."""
+        await self._do(
+            lambda: self._write(
+                "INSERT OR IGNORE INTO takeovers (target, reason, since) VALUES (?, ?, ?)",
+                (target, reason, now.isoformat()),
+            )
+        )
+
+    async def release(self, target: str) -> bool:
+        """Give a target back. Return False when nobody had it."""
+        return await self._do(lambda: self._write("DELETE FROM takeovers WHERE target = ?", (target,)) == 1)
+
+    async def takeovers(self) -> list[Takeover]:
+        """Return what is in a person's hands, oldest first."""
+        return await self._do(
+            lambda: [
+                Takeover(target, reason, datetime.fromisoformat(since))
+                for target, reason, since in self._connection().execute(
+                    "SELECT target, reason, since FROM takeovers ORDER BY since"
+                )
+            ]
+        )
+
+    async def repairs_since(self, command: str, args: str, since: datetime) -> int:
+        """Return how many times a change with these arguments succeeded since then."""
+        return await self._do(
+            lambda: (
+                self._connection()
+                .execute(
+                    "SELECT count(*) FROM requests JOIN operations USING (request_id)"
+                    " WHERE state = 'done' AND ended_at >= ? AND json_extract(request, '$.command') = ?"
+                    " AND json_extract(request, '$.args') = json(?)"
+                    " AND json_extract(result, '$.status') = 'succeeded'",
+                    (since.isoformat(), command, args),
+                )
+                .fetchone()[0]
+            )
+        )
+
+    async def approvals_since(self, uid: int, since: datetime) -> int:
+        """Return how many operations this person approved since then."""
+        return await self._do(
+            lambda: (
+                self._connection()
+                .execute(
+                    "SELECT count(*) FROM operations WHERE status = 'approved' AND decided_by = ?"
+                    " AND decided_at >= ?",
+                    (uid, since.isoformat()),
+                )
+                .fetchone()[0]
             )
         )
 
@@ -239,7 +324,8 @@ class Ledger:
     def _operations(self, statuses: tuple[OperationStatus, ...]) -> list[Operation]:
         marks = ", ".join("?" * len(statuses))
         rows = self._connection().execute(
-            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at"  # noqa: S608
+            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at,"  # noqa: S608
+            " o.decided_by, o.reason"
             f" FROM operations o JOIN requests r USING (request_id) WHERE o.status IN ({marks})"
             " ORDER BY o.created_at",
             statuses,
@@ -276,4 +362,6 @@ def _operation(row: tuple[Any, ...]) -> Operation:
         manifest=row[4],
         created_at=datetime.fromisoformat(row[5]),
         expires_at=datetime.fromisoformat(row[6]),
+        decided_by=row[7],
+        note=row[8],
     )

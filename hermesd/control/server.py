@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from hermesd.audit import AuditLog, parse_anchor, verify
 from hermesd.control.flight import Stopped
 from hermesd.control.gate import Gate, NotPending
 from hermesd.control.host import group_id, groups_of, user_id
-from hermesd.control.ledger import Operation
+from hermesd.control.ledger import Operation, OperationStatus
 from hermesd.control.sandbox.base import SelfTest
 from hermesd.control.settings import Policy
 from hermesd.ipc.messages import Code, Kind
@@ -40,6 +40,9 @@ log = logging.getLogger("hermesd.executor")
 
 _MAX_TEXT: Final = 200
 _ROOT_UID: Final = 0
+
+
+Serve = Callable[[Peer, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -132,30 +135,34 @@ class OperatorDesk:
         self._audit = audit
         self._audit_folder = audit_folder
         self._engines = engines
+        self._served: dict[str, Serve] = {
+            Kind.STATUS: self._status,
+            Kind.COMMANDS: self._commands,
+            Kind.APPROVALS: self._approvals,
+            Kind.APPROVE_SHOW: self._show,
+            Kind.APPROVE_REDEEM: self._redeem,
+            Kind.DENY: self._deny,
+            Kind.QUEUE: self._queue,
+            Kind.QUEUE_TAKE: self._take,
+            Kind.QUEUE_CLOSE: self._close,
+            Kind.RELEASE: self._release,
+            Kind.AUDIT_VERIFY: self._verify,
+        }
 
     async def answer(self, peer: Peer, request: Envelope, _reply: Reply) -> dict[str, Any]:
         """Serve one request of a person."""
-        payload = request.payload
-        match request.kind:
-            case Kind.STATUS:
-                return await self._status()
-            case Kind.COMMANDS:
-                return payload_of(self._gate.view())
-            case Kind.APPROVALS:
-                return {"operations": [_listed(item) for item in await self._gate.pending()]}
-            case Kind.APPROVE_SHOW:
-                return await self._show(peer, _text(payload, "id"))
-            case Kind.APPROVE_REDEEM:
-                words = (_text(payload, "token"), _text(payload, "second", ""))
-                return await self._redeem(peer, _text(payload, "id"), *words)
-            case Kind.DENY:
-                return await self._deny(peer, _text(payload, "id"), _text(payload, "reason", ""))
-            case Kind.AUDIT_VERIFY:
-                return await self._verify(_text(payload, "anchor", ""))
-            case _:
-                raise RequestError(Code.BAD_REQUEST, f"{request.kind} is not answered here")
+        serve = self._served.get(request.kind)
+        if serve is None:
+            raise RequestError(Code.BAD_REQUEST, f"{request.kind} is not answered here")
+        return await serve(peer, request.payload)
 
-    async def _status(self) -> dict[str, Any]:
+    async def _commands(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
+        return payload_of(self._gate.view())
+
+    async def _approvals(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
+        return {"operations": [_listed(item) for item in await self._gate.pending()]}
+
+    async def _status(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
         engines, settings = self._engines(), self._gate.policy.settings
         return {
             "sandbox": self._gate.sandbox.name if self._gate.sandbox else "",
@@ -167,13 +174,16 @@ class OperatorDesk:
             "policy_version": self._gate.policy.version,
             "commands": len(self._gate.policy.commands),
             "pending": len(await self._gate.pending()),
+            "tickets": len(await self._gate.queue()),
+            "takeovers": [item.target for item in await self._gate.takeovers()],
             "audit": {"records": self._audit.head.seq, "head": str(self._audit.head)},
             "separation": "one user for both processes: the wall is the protocol alone"
             if settings.same_user
             else "agent and executor run as different users",
         }
 
-    async def _show(self, peer: Peer, operation_id: str) -> dict[str, Any]:
+    async def _show(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        operation_id = _text(payload, "id")
         try:
             operation, preview, minted = await self._gate.show(operation_id, peer.uid)
         except NotPending:
@@ -195,7 +205,9 @@ class OperatorDesk:
             "second_word": minted.second_word,
         }
 
-    async def _redeem(self, peer: Peer, operation_id: str, token: str, second: str) -> dict[str, Any]:
+    async def _redeem(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        operation_id = _text(payload, "id")
+        token, second = _text(payload, "token"), _text(payload, "second", "")
         try:
             result = await self._gate.redeem(operation_id, peer.uid, token, second)
         except NotPending:
@@ -209,14 +221,51 @@ class OperatorDesk:
             "result": payload_of(result),
         }
 
-    async def _deny(self, peer: Peer, operation_id: str, reason: str) -> dict[str, Any]:
+    async def _deny(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        operation_id, reason = _text(payload, "id"), _text(payload, "reason", "")
         try:
             await self._gate.deny(operation_id, peer.uid, reason)
         except NotPending:
             raise _not_pending(operation_id) from None
         return {"id": operation_id, "outcome": ResultStatus.DENIED.value, "text": "denied; nothing was done"}
 
-    async def _verify(self, anchor: str) -> dict[str, Any]:
+    async def _queue(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
+        held = await self._gate.takeovers()
+        return {
+            "tickets": [
+                {**_listed(item), "taken_by": item.decided_by, "note": item.note}
+                for item in await self._gate.queue()
+            ],
+            "takeovers": [
+                {"target": item.target, "reason": item.reason, "since": item.since.isoformat()}
+                for item in held
+            ],
+        }
+
+    async def _take(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        return await self._ticket(peer, payload, OperationStatus.TAKEN)
+
+    async def _close(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        return await self._ticket(peer, payload, OperationStatus.CLOSED)
+
+    async def _ticket(self, peer: Peer, payload: dict[str, Any], to: OperationStatus) -> dict[str, Any]:
+        operation_id, note = _text(payload, "id"), _text(payload, "note", "")
+        try:
+            await self._gate.move_ticket(operation_id, to, peer.uid, note)
+        except NotPending:
+            raise _not_pending(operation_id) from None
+        return {"id": operation_id, "status": to.value}
+
+    async def _release(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        target = _text(payload, "target")
+        try:
+            await self._gate.release(target, peer.uid)
+        except NotPending:
+            raise RequestError(Code.NOT_FOUND, f"nobody has {target}") from None
+        return {"target": target, "status": "released"}
+
+    async def _verify(self, _peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        anchor = _text(payload, "anchor", "")
         found = await asyncio.to_thread(verify, self._audit_folder, parse_anchor(anchor) if anchor else None)
         return {
             "ok": found.ok,

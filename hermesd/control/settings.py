@@ -20,7 +20,7 @@ from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import normal_path_fault
-from hermesd.protocol import CatalogueView
+from hermesd.protocol import CatalogueView, RunKind
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -73,6 +73,25 @@ class People(BaseModel):
     operator_uids: tuple[int, ...] = ()
 
 
+class Role(BaseModel):
+    """`[roles.NAME]` of permissions.toml: who is meant, and to what their reach is narrowed.
+
+    Members are run kinds, or people by uid and group. ``commands`` and ``may_approve`` are names or
+    patterns such as `fs:*`. Roots that are not given leave the reach as it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kinds: tuple[RunKind, ...] = ()
+    uids: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ("*",)
+    readable_roots: tuple[Root, ...] | None = None
+    writable_roots: tuple[Root, ...] | None = None
+    may_approve: tuple[str, ...] = ("*",)
+    approve_own: bool = True
+
+
 class Permissions(BaseModel):
     """`permissions.toml`: the one place that says how far anything may reach."""
 
@@ -80,6 +99,7 @@ class Permissions(BaseModel):
 
     reach: Reach = Reach()
     people: People = People()
+    roles: dict[str, Role] = Field(default_factory=dict)
     denied_commands: tuple[str, ...] = ()
 
 
