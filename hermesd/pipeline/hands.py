@@ -15,14 +15,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, TypeVar, cast
 
 from hermesd.clocks import SECOND, StageBudgets, StageTimeout
 from hermesd.ipc.client import Unreachable, ask
-from hermesd.ipc.messages import Code, Kind
+from hermesd.ipc.messages import Kind
+from hermesd.pipeline.call import Call, fault_of, given_up
 from hermesd.protocol import (
     CatalogueView,
     CommandRequest,
@@ -32,8 +33,6 @@ from hermesd.protocol import (
     ProtocolError,
     ResultStatus,
     Stage,
-    StageOutcome,
-    StageTiming,
     Status,
     Word,
     decode_envelope,
@@ -103,27 +102,6 @@ class Patience:
     answer_seconds: float = 5.0
 
 
-@dataclass(slots=True)
-class _Call:
-    """One request under way: how far it came, and how often its connection was lost since."""
-
-    request: CommandRequest
-    changing: bool
-    delivered: bool
-    stage: Stage = Stage.VALIDATE
-    budget_ms: int = 0
-    stage_began: float = field(default_factory=monotonic)
-    lost: int = 0
-    extended: int = 0
-    silent_since: float | None = None
-
-    def heard(self, progress: Progress) -> None:
-        self.stage, self.budget_ms = progress.stage, progress.budget_ms
-        self.stage_began = monotonic()
-        self.lost = self.extended = 0
-        self.silent_since = None
-
-
 class ExecutorHands:
     """Hands over the executor's `agent.sock`. ``head`` gives the head of this process's audit log."""
 
@@ -185,7 +163,7 @@ class ExecutorHands:
         sent_before: bool = False,
     ) -> CommandResult:
         """Take the request to its end, once, over as many connections as that takes."""
-        call = _Call(request, changing, sent_before, budget_ms=self._budgets.of(Stage.VALIDATE))
+        call = Call(request, changing, sent_before, budget_ms=self._budgets.of(Stage.VALIDATE))
         while True:
             try:
                 async with asyncio.timeout(None) as clock:
@@ -193,17 +171,17 @@ class ExecutorHands:
             except Unreachable as error:
                 pause = self._pause_after_loss(call)
                 if pause is None:
-                    return _given_up(call, ResultStatus.UNAVAILABLE, str(error))
+                    return given_up(call, ResultStatus.UNAVAILABLE, str(error))
                 await asyncio.sleep(pause)
             except TimeoutError:
                 if call.extended >= self._patience.extensions or not await self._is_alive():
                     await self.cancel(request.request_id)
-                    return _given_up(
+                    return given_up(
                         call, ResultStatus.TIMED_OUT, str(StageTimeout(call.stage, call.budget_ms))
                     )
                 call.extended += 1
 
-    async def _converse(self, call: _Call, on_progress: OnProgress, clock: asyncio.Timeout) -> CommandResult:
+    async def _converse(self, call: Call, on_progress: OnProgress, clock: asyncio.Timeout) -> CommandResult:
         """Ask over one connection. Raise Unreachable when it is lost, TimeoutError when it is silent."""
         self._wind(clock, call)
         request = call.request
@@ -219,15 +197,15 @@ class ExecutorHands:
                 elif envelope.status is Status.SUCCEEDED:
                     return _read(CommandResult, envelope)
                 else:
-                    return _fault(call, envelope)
+                    return fault_of(call, envelope)
         raise Unreachable(f"{self._socket}: the connection was closed before an answer")
 
-    def _wind(self, clock: asyncio.Timeout, call: _Call) -> None:
+    def _wind(self, clock: asyncio.Timeout, call: Call) -> None:
         """Set the outer clock to the end of the stage plus the grace, or to one more grace."""
         budget = 0.0 if call.extended else call.budget_ms / SECOND
         clock.reschedule(asyncio.get_running_loop().time() + budget + self._patience.grace_seconds)
 
-    def _pause_after_loss(self, call: _Call) -> float | None:
+    def _pause_after_loss(self, call: Call) -> float | None:
         """Return how long to wait before asking again, None when it is enough."""
         now = monotonic()
         call.silent_since = call.silent_since or now
@@ -296,37 +274,3 @@ def _read(kind: type[W], envelope: Envelope) -> W:
         return read_payload(kind, envelope.payload)
     except ProtocolError as error:
         raise Unreachable(f"the executor's answer cannot be read: {error}") from None
-
-
-def _fault(call: _Call, envelope: Envelope) -> CommandResult:
-    """A request that the executor could not serve: refused as malformed, or a fault of its own."""
-    reason = str(envelope.payload.get("reason", ""))
-    if envelope.payload.get("code") == Code.INTERNAL:
-        return _given_up(call, ResultStatus.FAILED, reason)
-    return _result(call, ResultStatus.REFUSED, reason, ())
-
-
-def _given_up(call: _Call, status: ResultStatus, reason: str) -> CommandResult:
-    """The end of a request that was lost sight of. A change that may have happened is `unknown`."""
-    if call.changing and call.delivered:
-        status = ResultStatus.UNKNOWN
-        reason = f"{reason}; whether it happened is not known"
-    timing = StageTiming(
-        name=call.stage,
-        round=0,
-        ms=round((monotonic() - call.stage_began) * SECOND, 3),
-        budget_ms=call.budget_ms,
-        outcome=StageOutcome.TIMEOUT if status is ResultStatus.TIMED_OUT else StageOutcome.FAILED,
-    )
-    return _result(call, status, reason, (timing,))
-
-
-def _result(call: _Call, status: ResultStatus, reason: str, stages: tuple[StageTiming, ...]) -> CommandResult:
-    return CommandResult(
-        request_id=call.request.request_id,
-        task_id=call.request.task_id,
-        command=call.request.command,
-        status=status,
-        reason=reason,
-        stages=stages,
-    )
