@@ -58,8 +58,8 @@ async def test_an_engine_holds_our_image_and_nothing_that_was_pulled(docker, cli
 async def test_an_image_whose_tag_was_swapped_is_not_used(docker, client):
     container = await docker.start(Profile())
     await container.destroy()
-    (ours,) = [tag for image in client.images() for tag in image["RepoTags"] or []]
-    real = client.inspect_image(ours)["Id"]
+    real = docker._image
+    (ours,) = client.inspect_image(real)["RepoTags"]
     client.import_image_from_data(b"\0" * 10240, repository="other", tag="evil")
     repository, _, version = ours.partition(":")
     client.tag("other:evil", repository, version, force=True)
@@ -73,6 +73,16 @@ async def test_an_image_whose_tag_was_swapped_is_not_used(docker, client):
     finally:
         client.tag(real, repository, version, force=True)
         client.remove_image("other:evil")
+
+
+async def test_an_image_that_was_cleaned_up_is_made_again(docker, client):
+    await (await docker.start(Profile())).destroy()
+    for image in client.images():
+        client.remove_image(image["Id"], force=True)
+    container = await docker.start(Profile())
+    await container.destroy()
+
+    assert len(client.images()) == 1
 
 
 async def test_a_container_that_its_engine_killed_is_an_error(docker, client):

@@ -15,8 +15,14 @@ from hermesd.control.sandbox import folders, supply
 from hermesd.control.sandbox.base import Profile
 
 _MEGABYTE: Final = 1 << 20
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom")
-_STREAMS: Final = {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}
+_DEVICES: Final = ("null", "zero", "urandom")
+_DEVICE_LINKS: Final = {
+    "random": "urandom",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
 _LINKS: Final = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
 
@@ -61,11 +67,7 @@ class Options:
         proc = ["--ro-bind", "/proc", "/proc"] if self._profile.host_pid else ["--proc", "/proc"]
         links = [part for name, target in _LINKS.items() for part in ("--symlink", target, f"/{name}")]
         devices = [part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
-        ends = [
-            part
-            for name, end in _STREAMS.items()
-            for part in ("--symlink", f"/proc/self/fd{end}", f"/dev/{name}")
-        ]
+        ends = [part for name, end in _DEVICE_LINKS.items() for part in ("--symlink", end, f"/dev/{name}")]
         size = str(self._profile.tmp_mb * _MEGABYTE)
         tmp = ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]  # noqa: S108 - the container's own
         return ["--ro-bind", "/usr", "/usr", *links, *proc, *devices, *ends, *tmp]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -27,6 +28,14 @@ _SPARE_MB: Final = 32
 """What the stub and the page cache of its start need beside the command."""
 
 
+def marked_delegated(path: Path) -> bool:
+    """Say whether systemd has handed a cgroup over: only then are its other processes ours to move."""
+    try:
+        return os.getxattr(path, "user.delegate") == b"1"
+    except OSError:
+        return False
+
+
 class Groups:
     """The delegated cgroup, or nothing: then containers get none."""
 
@@ -35,10 +44,15 @@ class Groups:
         self._prefix = f"{_PREFIX}{os.getpid()}-"
 
     @classmethod
-    def find(cls, root: Path = _ROOT, own: Path = Path("/proc/self/cgroup")) -> Self:
+    def find(
+        cls,
+        root: Path = _ROOT,
+        own: Path = Path("/proc/self/cgroup"),
+        is_handed_over: Callable[[Path], bool] = marked_delegated,
+    ) -> Self:
         """Take the delegated cgroup of this process into use, if there is one."""
         try:
-            base = delegated(root, own.read_text())
+            base = delegated(root, own.read_text(), is_handed_over)
             if base is not None:
                 _prepare(base)
         except OSError:
@@ -94,8 +108,8 @@ class Group:
         return held
 
 
-def delegated(root: Path, own: str) -> Path | None:
-    """Return this process's cgroup when it is v2, ours to write, and may bound memory and pids."""
+def delegated(root: Path, own: str, is_handed_over: Callable[[Path], bool] = marked_delegated) -> Path | None:
+    """Return this process's cgroup when it is v2, handed over to us, and may bound memory and pids."""
     name = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), "")
     if not name or name == "/" or not (root / "cgroup.controllers").exists():
         return None
@@ -103,7 +117,8 @@ def delegated(root: Path, own: str) -> Path | None:
     if base.name == _OWN_LEAF:
         base = base.parent
     usable = set((base / "cgroup.controllers").read_text().split()) >= _NEEDED
-    return base if usable and os.access(base / "cgroup.subtree_control", os.W_OK) else None
+    ours = is_handed_over(base) and os.access(base / "cgroup.subtree_control", os.W_OK)
+    return base if usable and ours else None
 
 
 def _prepare(base: Path) -> None:

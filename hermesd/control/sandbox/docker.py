@@ -64,7 +64,14 @@ class Docker:
         _check_roots(profile)
         engine = await self._ready_engine()
         settings = create_settings(profile, self._image, self._identity, self._instance)
-        container = _Container(engine, await engine.create(settings), profile, self._forget)
+        try:
+            made = await engine.create(settings)
+        except EngineError as error:
+            if not error.missing:
+                raise
+            settings["Image"] = self._image = await _our_image(engine, self._identity)  # somebody cleaned up
+            made = await engine.create(settings)
+        container = _Container(engine, made, profile, self._forget)
         self._live[container.id] = container
         await container.ready()
         return container

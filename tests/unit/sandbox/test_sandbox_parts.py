@@ -265,6 +265,10 @@ async def test_what_an_engine_refuses_is_said_in_one_bounded_line():
         await in_time(refuse, 1, "create")
 
 
+def yes(_path):
+    return True
+
+
 def test_a_cgroup_is_used_only_when_it_is_delegated(tmp_path):
     unit = tmp_path / "system.slice/hermesd-executor.service"
     unit.mkdir(parents=True)
@@ -272,13 +276,14 @@ def test_a_cgroup_is_used_only_when_it_is_delegated(tmp_path):
     (unit / "cgroup.controllers").write_text("memory pids\n")
     own = "0::/system.slice/hermesd-executor.service\n"
 
-    assert delegated(tmp_path, own) is None  # nothing there to write to
+    assert delegated(tmp_path, own, yes) is None  # nothing there to write to
     (unit / "cgroup.subtree_control").write_text("")
-    assert delegated(tmp_path, own) == unit
-    assert delegated(tmp_path, f"{own.strip()}/executor\n") == unit  # a second life in the same unit
+    assert delegated(tmp_path, own, yes) == unit
+    assert delegated(tmp_path, own) is None  # a session's own cgroup holds other people's processes
+    assert delegated(tmp_path, f"{own.strip()}/executor\n", yes) == unit  # a second life in the same unit
     (unit / "cgroup.controllers").write_text("pids\n")
-    assert delegated(tmp_path, own) is None
-    assert delegated(tmp_path, "9:memory:/x\n0::/\n") is None
+    assert delegated(tmp_path, own, yes) is None
+    assert delegated(tmp_path, "9:memory:/x\n0::/\n", yes) is None
 
 
 def test_a_container_gets_its_limits_in_a_delegated_cgroup(tmp_path):
@@ -292,7 +297,7 @@ def test_a_container_gets_its_limits_in_a_delegated_cgroup(tmp_path):
         (unit / name).write_text(text)
     (tmp_path / "cgroup.controllers").write_text("memory pids")
     (tmp_path / "own").write_text("0::/unit\n")
-    groups = Groups.find(tmp_path, tmp_path / "own")
+    groups = Groups.find(tmp_path, tmp_path / "own", yes)
 
     assert (unit / "cgroup.subtree_control").read_text() == "+memory +pids"
     assert (unit / "executor/cgroup.procs").read_text() == "18"  # each process was moved, one write each
