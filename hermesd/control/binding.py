@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from hermesd.control.catalogue import Command, placeholder
+from hermesd.control.catalogue import Command, SandboxSpec, in_words, placeholder
 from hermesd.control.permits import Permit, permit_for
-from hermesd.control.redlines import BUS_SOCKET
+from hermesd.control.redlines import BUS_SOCKET, secret_fault
 from hermesd.control.roots import beneath, covering, intersect
 from hermesd.control.sandbox.base import Job, Mount, PathUse, Profile
 from hermesd.control.settings import Policy
-from hermesd.control.values import OUTSIDE, Argument, is_required, value_fault
+from hermesd.control.values import OUTSIDE, Argument, argv_text, is_required, order_fault, value_fault
 from hermesd.protocol import CommandRequest, Effect, Permission, Rejection
 
 
@@ -41,6 +41,10 @@ class Host(Protocol):
 
     def is_folder(self, path: str) -> bool:
         """Say whether a folder is there."""
+        ...
+
+    def is_file(self, path: str) -> bool:
+        """Say whether a regular file is there."""
         ...
 
 
@@ -104,13 +108,16 @@ def _reach(permit: Permit, command: Command) -> dict[str, tuple[str, ...]]:
 
 
 def _protected(policy: Policy, command: Command, values: dict[str, JsonValue]) -> str:
-    """Return the path argument that lies in hermesd's own state, "" when none does."""
+    """Return the path argument that lies in hermesd's own state or names a secret, "" when none does."""
     return next(
         (
             name
             for name, argument in command.spec.args.items()
             if argument.type == "path"
-            and any(beneath(str(values[name]), folder) is not None for folder in policy.protected)
+            and (
+                secret_fault(str(values[name]))
+                or any(beneath(str(values[name]), folder) is not None for folder in policy.protected)
+            )
         ),
         "",
     )
@@ -132,6 +139,9 @@ def _values(
         if fault := value_fault(argument, value, reach.get(name, ())):
             rejected.append(Rejection(field=name, reason=fault))
         values[name] = value
+    if not rejected:
+        name, fault = order_fault(arguments, values)
+        rejected += [Rejection(field=name, reason=fault)] if fault else []
     return values, rejected
 
 
@@ -155,12 +165,12 @@ def _assemble(
             paths.append(use)
     mode = "ro" if spec.effect is Effect.READ else "rw"
     mounts = {use.root: Mount(use.root, mode) for use in paths}
-    for root in spec.sandbox.mounts:
+    for root in _given(spec.sandbox, host):
         mounts.setdefault(root, Mount(root, "ro"))
     job = Job(
         argv=(
             *(() if spec.tool else (spec.executable.encode(),)),
-            *(_element(element, values, index) for element in spec.argv),
+            *(_element(element, spec.args, values, index) for element in spec.argv),
         ),
         paths=tuple(paths),
         tool=spec.tool,
@@ -176,8 +186,20 @@ def _assemble(
         memory_mb=spec.sandbox.memory_mb,
         pids=spec.sandbox.pids,
     )
-    shown = (spec.executable or f"hermesd:{spec.tool}", *(_shown(element, values) for element in spec.argv))
+    shown = (
+        spec.executable or f"hermesd:{spec.tool}",
+        *(_shown(part, spec.args, values) for part in spec.argv),
+    )
+    if spec.ticket:
+        texts = {name: argv_text(argument, values[name]) for name, argument in spec.args.items()}
+        shown = (in_words(spec.ticket, texts),)
     return Bound(command, values, job, profile, shown)
+
+
+def _given(sandbox: SandboxSpec, host: Host) -> list[str]:
+    """Return what a command always gets: its folders, and of the optional ones those that are there."""
+    folders = (root for root in sandbox.mounts_if_there if host.is_folder(root))
+    return [*sandbox.mounts, *folders, *(path for path in sandbox.files if host.is_file(path))]
 
 
 def _path_use(argument: Argument, path: str, roots: tuple[str, ...], host: Host) -> PathUse | None:
@@ -188,18 +210,15 @@ def _path_use(argument: Argument, path: str, roots: tuple[str, ...], host: Host)
     return PathUse(stand_in) if stand_in else None
 
 
-def _element(element: str, values: dict[str, JsonValue], index: dict[str, int]) -> bytes | int:
+def _element(
+    element: str, arguments: dict[str, Argument], values: dict[str, JsonValue], index: dict[str, int]
+) -> bytes | int:
     name = placeholder(element)
     if name in index:
         return index[name]
-    return _shown(element, values).encode()
+    return _shown(element, arguments, values).encode()
 
 
-def _shown(element: str, values: dict[str, JsonValue]) -> str:
+def _shown(element: str, arguments: dict[str, Argument], values: dict[str, JsonValue]) -> str:
     name = placeholder(element)
-    if not name:
-        return element
-    value = values[name]
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
+    return argv_text(arguments[name], values[name]) if name else element

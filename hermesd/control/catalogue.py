@@ -7,8 +7,11 @@ never run anything; it looks at the named program only to say whether it is ther
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -17,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document
-from hermesd.control.redlines import BUS_SOCKET, folder_fault, literal_fault, program_fault
+from hermesd.control.redlines import BUS_SOCKET, file_fault, folder_fault, literal_fault, program_fault
 from hermesd.control.values import Argument, is_required, value_fault
 from hermesd.protocol import CommandInfo, Effect, Permission
 
@@ -48,9 +51,15 @@ class Output(_Part):
 
 
 class SandboxSpec(_Part):
-    """`[sandbox]`: what the container gets beside the roots of its path arguments."""
+    """`[sandbox]`: what the container gets beside the roots of its path arguments.
+
+    ``mounts`` are folders that must be there, ``mounts_if_there`` and the single ``files`` come along where
+    the host has them; a command that names only such things needs at least one of them.
+    """
 
     mounts: tuple[str, ...] = ()
+    mounts_if_there: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     network: Literal["none"] = "none"
     dbus: bool = False
     host_pid: bool = False
@@ -60,7 +69,7 @@ class SandboxSpec(_Part):
 
 
 class CommandSpec(_Part):
-    """One file of `conf.d/commands/`."""
+    """One file of `conf.d/commands/`: what it runs, or (``ticket``) the words that a person is to run."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}$")
     description: str = Field(min_length=20)
@@ -77,6 +86,7 @@ class CommandSpec(_Part):
     scenes: tuple[str, ...] = ()
     executable: str = ""
     tool: str = Field(default="", pattern=r"^[a-z_]*$")
+    ticket: str = Field(default="", max_length=500)
     argv: tuple[str, ...] = ()
     args: dict[str, Argument] = Field(default_factory=dict)
     output: Output = Output()
@@ -149,13 +159,16 @@ def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[s
         found.append((("permission",), f"permission: a command with effect {spec.effect} is never public"))
     if spec.needs_person and spec.permission is not Permission.CONFIDENTIAL and not spec.preview:
         found.append((("effect",), "preview: a command that changes something names what previews it"))
-    if bool(spec.executable) == bool(spec.tool):
-        found.append((("name",), "executable or tool: exactly one of the two is needed"))
+    if [bool(spec.executable), bool(spec.tool), bool(spec.ticket)].count(True) != 1:
+        found.append((("name",), "executable, tool or ticket: exactly one of them is needed"))
+    if spec.ticket and (spec.permission is not Permission.CONFIDENTIAL or not spec.ticket.isprintable()):
+        found.append((("ticket",), "ticket: one line, and only for a command that is confidential"))
+    found.extend((("args",), f"args.{name}.after: {fault}") for name, fault in _order_faults(spec))
     if spec.executable and (fault := program_fault(spec.executable)):
         found.append((("executable",), f"executable: {fault}"))
     found.extend((("argv",), f"argv: {fault}") for fault in _argv_faults(spec))
     roots: list[tuple[tuple[str, ...], str, str]] = [
-        (("sandbox", "mounts"), root, "ro") for root in spec.sandbox.mounts
+        (("sandbox", "mounts"), root, "ro") for root in (*spec.sandbox.mounts, *spec.sandbox.mounts_if_there)
     ]
     roots += [(("args", name, "roots"), root, "ro") for name, arg in spec.args.items() for root in arg.roots]
     found.extend(
@@ -163,13 +176,28 @@ def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[s
         for where, root, how in roots
         if (fault := folder_fault(root, how, protected))
     )
+    found.extend(
+        (("sandbox", "files"), f"sandbox.files: {fault}")
+        for path in spec.sandbox.files
+        if (fault := file_fault(path, dbus=False))
+    )
     found.extend(_default_faults(spec))
     return found
 
 
+def _order_faults(spec: CommandSpec) -> list[tuple[str, str]]:
+    """Return the arguments that are to come after one that is no point in time."""
+    times = {name for name, argument in spec.args.items() if argument.type == "datetime"}
+    return [
+        (name, f"{argument.after} is no datetime of this command")
+        for name, argument in spec.args.items()
+        if argument.after and argument.after not in times - {name}
+    ]
+
+
 def _argv_faults(spec: CommandSpec) -> list[str]:
     faults = [fault for element in spec.argv if (fault := literal_fault(element))]
-    used = set()
+    used = set(_PLACEHOLDER.findall(spec.ticket))
     for element in spec.argv:
         whole = _PLACEHOLDER.fullmatch(element)
         if whole:
@@ -198,6 +226,13 @@ def _default_faults(spec: CommandSpec) -> list[tuple[tuple[str | int, ...], str]
 
 def identify(spec: CommandSpec) -> tuple[tuple[int, int, int, int], str]:
     """Return the program's identity and why it cannot be used here ("!" first when that is a fault)."""
+    identity, unusable = _program(spec)
+    return identity, unusable or _lacking(spec.sandbox)
+
+
+def _program(spec: CommandSpec) -> tuple[tuple[int, int, int, int], str]:
+    if spec.ticket:
+        return (0, 0, 0, 0), ""
     path = TOOLS_FOLDER / f"{spec.tool}.py" if spec.tool else Path(spec.executable)
     try:
         found = path.stat()
@@ -205,18 +240,35 @@ def identify(spec: CommandSpec) -> tuple[tuple[int, int, int, int], str]:
         missing = f"tool: there is no {spec.tool}" if spec.tool else ""
         return (0, 0, 0, 0), f"!{missing}" if missing else f"{path} is not installed on this host"
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-    if spec.tool:
-        return identity, ""
+    return identity, "" if spec.tool else _program_file_fault(path, found)
+
+
+def _program_file_fault(path: Path, found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode) or not found.st_mode & 0o111:
-        return identity, f"!executable: {path} is not a program"
+        return f"!executable: {path} is not a program"
     if found.st_uid != 0 or found.st_mode & 0o022:
-        return identity, f"!executable: {path} must belong to root and be writable by root alone"
+        return f"!executable: {path} must belong to root and be writable by root alone"
     if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
-        return identity, f"!executable: {path} is set-user-id or set-group-id"
-    if spec.sandbox.dbus and not Path(BUS_SOCKET).exists():
-        return identity, f"{BUS_SOCKET} does not exist: systemd's bus does not run on this host"
-    lacking = next((root for root in spec.sandbox.mounts if not Path(root).is_dir()), "")
-    return identity, f"{lacking} does not exist on this host" if lacking else ""
+        return f"!executable: {path} is set-user-id or set-group-id"
+    return ""
+
+
+def _lacking(sandbox: SandboxSpec) -> str:
+    """Return what of a container's parts this host does not have; "" when a command can run."""
+    if sandbox.dbus and not Path(BUS_SOCKET).exists():
+        return f"{BUS_SOCKET} does not exist: systemd's bus does not run on this host"
+    for root in sandbox.mounts:
+        if not Path(root).is_dir():
+            return f"{root} does not exist on this host"
+    either = (*sandbox.mounts_if_there, *sandbox.files)
+    if either and not sandbox.mounts and not any(Path(path).exists() for path in either):
+        return f"none of {', '.join(either)} exists on this host"
+    return ""
+
+
+def in_words(template: str, texts: Mapping[str, str]) -> str:
+    """Return what a person is to run: each argument quoted, so that a shell takes it as one word."""
+    return _PLACEHOLDER.sub(lambda found: shlex.quote(texts[found[1]]), template)
 
 
 def placeholder(element: str) -> str:

@@ -86,6 +86,14 @@ def is_folder(path: str) -> bool:
         return False
 
 
+def is_file(path: str) -> bool:
+    """Say whether a regular file is there, without following a link to it."""
+    try:
+        return stat.S_ISREG(Path(path).lstat().st_mode)
+    except OSError:
+        return False
+
+
 def user_id(name: str) -> int | None:
     """Return a user's number; ``name`` may be a number already. None when there is no such user."""
     if name.isascii() and name.isdigit():

@@ -30,6 +30,21 @@ _NEVER_MOUNTED: Final = ("/run", "/proc", "/sys", "/dev", "/root", "/boot", "/et
 _NEVER_WRITABLE: Final = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/home", "/var/lib/dpkg")
 _LOGGING: Final = ("/var/log/journal", "/var/log/audit", "/run/log/journal")
 
+_NAMED_FILES: Final = frozenset({
+    "/etc/adjtime", "/etc/crontab", "/etc/fstab", "/etc/hostname", "/etc/hosts", "/etc/nsswitch.conf",
+    "/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/systemd/resolve/stub-resolv.conf",
+    "/run/utmp",
+})  # fmt: skip
+"""Single files that hold no secret on any host: a command may name them where no root reaches."""
+
+_SECRET_NAMES: Final = (
+    "shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "private", ".ssh", ".gnupg",
+    ".aws", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".vault-token", "id_rsa", "id_dsa",
+    "id_ecdsa", "id_ed25519", "master.key", "credentials", "credstore", "credstore.encrypted", "krb5.keytab",
+    "wireguard", "opasswd", "secrets", "debian.cnf",
+)  # fmt: skip
+_SECRET_ENDS: Final = (".key", "_key", "-key.pem", ".keytab", ".p12", ".pfx", ".jks", ".kdbx", ".gpg", ".ppk")
+
 _NEVER_LITERAL: Final = (
     "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fls", "--files0-from", "-files0-from",
     "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh", "--host", "--machine",
@@ -85,4 +100,13 @@ def file_fault(path: str, *, dbus: bool) -> str:
     """Return why a single file may not be given to a command. The bus's one socket may, when asked for."""
     if path == BUS_SOCKET:
         return "" if dbus else "the bus's socket needs `dbus = true`"
-    return f"{path} is never given to a command"
+    return "" if path in _NAMED_FILES else f"{path} is never given to a command"
+
+
+def secret_fault(path: str) -> str:
+    """Return which part of a path names what is kept secret: keys, passwords, credentials; "" when none."""
+    for part in path.lower().split("/"):
+        named = part in _SECRET_NAMES or part.endswith(_SECRET_ENDS)
+        if named or (part.startswith("privkey") and part.endswith(".pem")):
+            return part
+    return ""
