@@ -84,7 +84,7 @@ async def child(
     log_path: Path,
 ) -> AsyncIterator[Child]:
     """Start ``hermesd ARGUMENTS`` and wait until it is READY; stop it on leaving. Raise LaunchError."""
-    with _notification_socket(account) as (address, notify), log_path.open("ab") as log:
+    with _NotifySocket(account) as (address, notify), log_path.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *program.argv,
             *arguments,
@@ -94,7 +94,9 @@ async def child(
             env=_environment(program, address),
             cwd="/",
             start_new_session=True,
-            **_identity(account),
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
         )
         started = Child(name, process, log_path)
         try:
@@ -102,10 +104,6 @@ async def child(
             yield started
         finally:
             await started.stop()
-
-
-def _notification_socket(account: Account | None) -> _NotifySocket:
-    return _NotifySocket(account)
 
 
 class _NotifySocket:
@@ -134,12 +132,6 @@ def _environment(program: Program, notify_address: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
     model = {name: os.environ[name] for name in ("MODEL_NAME", "API_BASE", "API_KEY") if name in os.environ}
     return {**kept, **model, **program.environ, "NOTIFY_SOCKET": notify_address, "PYTHONUNBUFFERED": "1"}
-
-
-def _identity(account: Account | None) -> dict[str, object]:
-    if account is None:
-        return {}
-    return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 async def _until_ready(started: Child, notify: socket.socket) -> None:
