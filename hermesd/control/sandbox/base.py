@@ -35,7 +35,7 @@ class Profile:
 
     Containers of equal profiles are interchangeable, so one may be started beforehand. ``files`` are
     single files or sockets mounted read-only (the bus's socket for commands marked `dbus`).
-    ``host_pid`` shares the host's process namespace, for commands that look at processes.
+    ``host_pid`` shows the host's processes, which can be looked at and not touched.
     ``masks`` are folders beneath the mounts that the container finds empty: hermesd's own state.
     ``groups`` are extra numeric groups that the command needs to read what it looks at.
     """
