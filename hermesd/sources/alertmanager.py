@@ -84,7 +84,8 @@ def read_alert(alert: Mapping[str, Any], source: str, now: datetime) -> Event:
         source=source,
         type=ALERT_TYPE,
         time=happened,
-        subject=labels.get("alertname", ""),
+        # The name alone would make one thing of alerts that only labels tell apart.
+        subject=f"{labels.get('alertname', '')} {fingerprint}".strip(),
         labels=labels,
         status=EventStatus(status),
         severity=_SEVERITIES.get(labels.get("severity", "").lower(), Severity.WARNING),

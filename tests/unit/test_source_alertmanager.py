@@ -47,11 +47,19 @@ def test_every_real_body_is_read_and_every_alert_in_it_becomes_an_event():
 def test_a_real_alert_keeps_its_labels_and_its_words():
     event = read_notification(bodies()[0], "am", NOW).events[0]
     assert event.type == "alertmanager.alert"
-    assert event.subject == "HostOutOfDiskSpace"
+    assert event.subject.startswith("HostOutOfDiskSpace ")
     assert event.labels["mountpoint"] == "/"
     assert event.severity is Severity.CRITICAL
     assert event.time == datetime(2026, 11, 30, 19, 56, 57, 309000, tzinfo=UTC)
     assert event.text.startswith("Host out of disk space (instance 127.0.0.1:19100)\nDisk is almost full")
+
+
+def test_alerts_of_one_name_that_only_labels_tell_apart_are_two_subjects_and_one_alert_stays_one():
+    one = read_one(fingerprint="aaaa")
+    other = read_one(fingerprint="bbbb")
+    ended = read_one(fingerprint="aaaa", status="resolved", endsAt="2026-11-30T20:00:00Z")
+    assert one.subject != other.subject
+    assert ended.subject == one.subject
 
 
 def test_an_alert_sent_again_has_the_same_id_also_inside_another_group():
@@ -90,7 +98,7 @@ def test_a_time_at_the_edge_of_the_calendar_is_refused_and_not_a_crash():
 
 
 def test_unknown_fields_are_tolerated():
-    assert read_one(values={"A": 1}, silenceURL="x", dashboardURL=None).subject == "A"
+    assert read_one(values={"A": 1}, silenceURL="x", dashboardURL=None).subject == "A 0cc1aadb50b0173f"
 
 
 def test_an_alert_without_a_fingerprint_gets_one_from_its_labels():
