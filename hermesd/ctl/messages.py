@@ -113,7 +113,7 @@ RESULTS: Final = {
     "cancelled": Text("cancelled", "已取消"),
     "unknown": Text("in doubt: a person must look", "结果存疑：须人工查看"),
     "planned": Text("planned, not sent", "已计划，未发出"),
-    "sent": Text("under way", "进行中"),
+    "sent": Text("sent, no result yet", "已发出，尚无结果"),
 }
 EFFECTS: Final = {
     "read": Text("read", "只读"),

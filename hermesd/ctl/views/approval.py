@@ -98,10 +98,16 @@ def render_ending(ended: dict[str, Any], say: Speech) -> list[Item]:
     gain = table_of(result, "gain")
     told = gain_text(gain, say) if gain else text_of(ended, "text") or text_of(result, "reason")
     text = say(m.ENDED_WHY if told else m.ENDED_AS, outcome=say.word(m.RESULTS, outcome), text=told)
-    stages = " · ".join(
-        f"{say.word(m.STAGES, one.get('name'))} {millis(one.get('ms'))}"
-        for one in rows_of(result, "stages")
-        if text_of(one, "name") in {"prepare", "execute"}
-    )
+    stages = _doing_it(rows_of(result, "stages"), say)
     lines: list[Item] = [Line(stages, Tone.DIM)] if stages else []
     return [*lines, Line(text, Tone.GOOD if good else Tone.BAD)]
+
+
+def _doing_it(stages: list[dict[str, Any]], say: Speech) -> str:
+    """Return how long the doing took. Earlier occurrences of these stages are the previews'."""
+    last = {text_of(one, "name"): one for one in stages}
+    return " · ".join(
+        f"{say.word(m.STAGES, name)} {millis(last[name].get('ms'))}"
+        for name in ("prepare", "execute")
+        if name in last
+    )

@@ -160,7 +160,8 @@ def _step(step: dict[str, Any], say: Speech) -> list[Item]:
     called = " ".join([text_of(step, "command"), *pairs(table_of(step, "args"))])
     lines: list[Item] = [Line(called, Tone.PLAIN, f"    {mark}", 6)]
     why = [say.word(m.RESULTS, status)] if status != "succeeded" else []
-    why += [text for text in (text_of(step, "reason"), text_of(step, "summary")) if text]
+    summary = "" if table_of(step, "gain") else text_of(step, "summary")
+    why += [text for text in (text_of(step, "reason"), summary) if text]
     if why:
         lines.append(Line(say(m.COLON).join(why), tone if tone is Tone.BAD else Tone.DIM, hang=6))
     if gain := table_of(step, "gain"):

@@ -509,7 +509,13 @@ def ending(outcome: str = "succeeded", **changes: Any) -> dict[str, Any]:
             "status": outcome,
             "reason": "",
             "gain": gain if good else None,
-            "stages": [stage("prepare", 0, 4.2, 30_000), stage("execute", 0, 31.0, 60_000)],
+            "stages": [
+                stage("prepare", 0, 77.0, 30_000),  # the preview's
+                stage("execute", 0, 88.0, 10_000),
+                stage("confirm", 0, 11_500.0, 14_400_000),
+                stage("prepare", 0, 4.2, 30_000),
+                stage("execute", 0, 31.0, 60_000),
+            ],
         },
         **changes,
     }

@@ -44,6 +44,7 @@ def test_typing_the_shown_token_approves_and_tells_stages_and_the_real_gain(gran
     after = terminal.shown[terminal.shown.index(QUESTION) :]
     assert after.index("prepare ...") < after.index("execute ...") < after.index("ended: succeeded")
     assert "37 files removed, 14.2 MB freed" in after
+    assert "prepare 4.2 ms · execute 31 ms\n" in after
 
 
 @pytest.mark.parametrize("typed", ["", "y", "Y", "yes", "no", "是", "   "])
@@ -156,11 +157,10 @@ def test_a_pipe_replaces_nobody(granted, data):
     assert granted.executor.asked == []
 
 
-def test_a_terminal_at_one_end_alone_is_not_enough(granted):
-    terminal = granted.on_terminal("approve", ID)
-    terminal.read_until(QUESTION)
+@pytest.mark.parametrize("elsewhere", ["| cat", "< /dev/null"])
+def test_a_terminal_at_one_end_alone_is_not_enough(granted, elsewhere):
     done = subprocess.run(
-        ["script", "-qec", f"{HERMESCTL} approve {ID} | cat", "/dev/null"],
+        ["script", "-qec", f"{HERMESCTL} approve {ID} {elsewhere}", "/dev/null"],
         env=granted.environ(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -168,7 +168,7 @@ def test_a_terminal_at_one_end_alone_is_not_enough(granted):
         timeout=20,
     )
     assert b"needs a person at a terminal" in done.stdout
-    assert len(granted.executor.asked_for("approve.show")) == 1
+    assert granted.executor.asked == []
 
 
 def test_no_option_of_approve_could_stand_for_typing(granted):
