@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from hermesd.audit import AuditLog, parse_anchor, verify
+from hermesd.audit import AuditLog, parse_anchor, read_records, verify
 from hermesd.control.flight import Stopped
 from hermesd.control.gate import Gate, NotPending
 from hermesd.control.host import group_id, groups_of, user_id
@@ -273,8 +274,13 @@ class OperatorDesk:
             "head": str(found.head),
             "first_bad": found.first_bad,
             "reason": found.reason,
-            "peer_anchor": self._agent.peer_anchor,
+            "peer_anchor": self._agent.peer_anchor or await asyncio.to_thread(self._last_agent_head),
         }
+
+    def _last_agent_head(self) -> str:
+        """Return the agent's head as an earlier life of this process wrote it down."""
+        heads = (str(record["agent"]) for record in read_records(self._audit_folder) if record.get("agent"))
+        return next(iter(deque(heads, 1)), "")
 
 
 def _listed(operation: Operation) -> dict[str, Any]:
