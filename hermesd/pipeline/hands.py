@@ -61,8 +61,11 @@ class Hands(Protocol):
         """The catalogue as it was last seen."""
         ...
 
-    async def catalogue(self, patience_seconds: float = 0.0) -> CatalogueView:
-        """Return what may be proposed. Raise Unreachable when nobody answers within the patience."""
+    async def catalogue(self, patience_seconds: float = 0.0, fresh_seconds: float = 0.0) -> CatalogueView:
+        """Return what may be proposed; one that was seen so few seconds ago is asked for again by nobody.
+
+        Raise Unreachable when nobody answers within the patience.
+        """
         ...
 
     async def run(
@@ -118,6 +121,7 @@ class ExecutorHands:
         self._patience = patience or Patience()
         self._anchor = ""
         self._known: CatalogueView | None = None
+        self._seen_at = 0.0
 
     @property
     def anchor(self) -> str:
@@ -129,13 +133,15 @@ class ExecutorHands:
         """The catalogue as it was last seen."""
         return self._known
 
-    async def catalogue(self, patience_seconds: float = 0.0) -> CatalogueView:
+    async def catalogue(self, patience_seconds: float = 0.0, fresh_seconds: float = 0.0) -> CatalogueView:
         """Return what may be proposed. Raise Unreachable."""
         began = monotonic()
+        if self._known is not None and began - self._seen_at < fresh_seconds:
+            return self._known
         while True:
             try:
                 payload = await self._ask_once(Kind.CATALOGUE, {}, "catalogue")
-                self._known = read_payload(CatalogueView, payload)
+                self._known, self._seen_at = read_payload(CatalogueView, payload), monotonic()
             except ProtocolError as error:
                 raise Unreachable(f"{self._socket}: {error}") from None
             except Unreachable:

@@ -24,6 +24,9 @@ from hermesd.state.marks import Mark, is_current
 _CATALOGUE_SHARE: Final = 0.8
 """How much of the stage's budget waiting for the executor may take: a restart is worth waiting for."""
 
+_FRESH_SECONDS: Final = 10.0
+"""How old a catalogue may be: reading it costs 10 ms, and an executor that has changed says so itself."""
+
 _HOST_TYPES: Final = ("host.", "health.")
 
 
@@ -60,7 +63,8 @@ def _facts(run: Run, marks: Iterable[Mark], now: datetime) -> Mapping[str, Any]:
 async def _catalogue(passage: Passage) -> CatalogueView:
     hands = passage.kit.hands
     try:
-        return await hands.catalogue(passage.config.stages.brief_ms / SECOND * _CATALOGUE_SHARE)
+        patience = passage.config.stages.brief_ms / SECOND * _CATALOGUE_SHARE
+        return await hands.catalogue(patience, _FRESH_SECONDS)
     except Unreachable as error:
         if hands.known is None:
             reason = passage.words.executor_away.format(reason=error)

@@ -157,7 +157,7 @@ class World:
         self.gates[name] = asyncio.Event()
         return self.gates[name]
 
-    async def catalogue(self, patience_seconds=0.0):
+    async def catalogue(self, patience_seconds=0.0, fresh_seconds=0.0):
         return self.known
 
     async def run(self, request, on_progress, *, changing=False, sent_before=False):

@@ -104,6 +104,15 @@ async def test_the_catalogue_is_read_and_remembered_with_the_executors_head(serv
     assert executor.anchors == [OWN], "our head goes with every message"
 
 
+async def test_a_catalogue_seen_a_moment_ago_serves_where_that_is_enough(served, hands, executor):
+    async with served():
+        await hands.catalogue()
+        await hands.catalogue(fresh_seconds=60)
+        assert len(executor.anchors) == 1
+        await hands.catalogue()
+        assert len(executor.anchors) == 2, "whoever wants to know whether it is there asks"
+
+
 async def test_nobody_there_is_said_at_once_or_after_the_patience(hands, served, parts):
     with pytest.raises(Unreachable):
         await hands.catalogue()
