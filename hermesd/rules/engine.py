@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from hermesd.durations import render_duration
 from hermesd.events import Event, EventStatus
-from hermesd.rules.durations import render_duration
 from hermesd.rules.rule import Rule, fingerprint_of
 from hermesd.rules.titles import MAX_GOAL, render
 from hermesd.rules.verdict import MAX_SUBJECTS, RuleState, Verdict, VerdictKind, state_from_record

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermesd.durations import parse_duration, render_duration
 from hermesd.events import Event
-from hermesd.rules.durations import parse_duration, render_duration
 from hermesd.rules.matcher import parse_matcher
 from hermesd.rules.titles import parse_template, render
 

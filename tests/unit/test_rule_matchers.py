@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from hermesd.durations import parse_duration, render_duration
 from hermesd.events import Event, EventStatus, Severity
-from hermesd.rules.durations import parse_duration, render_duration
 from hermesd.rules.matcher import parse_matcher
 from hermesd.rules.titles import parse_template, render
 
