@@ -19,6 +19,7 @@ from hermesd.ctl.asking import Answer, Refused, Silent, ask, payload_or_stop, wh
 from hermesd.ctl.border import run
 from hermesd.ctl.exits import Exit, Stop
 from hermesd.ctl.options import Group, option, with_session
+from hermesd.ctl.queue import HELP_RELEASE, queue, release_target
 from hermesd.ctl.screen import Line, Tone
 from hermesd.ctl.session import Session
 from hermesd.ctl.views.fields import text_of
@@ -124,6 +125,17 @@ def deny(session: Session, operation: str, reason: str) -> Exit:
     payload = session.ask_executor(Kind.DENY, id=operation, reason=reason)
     session.tell(payload, [Line(session.say(m.DENIED, id=operation))])
     return Exit.DONE
+
+
+cli.add_command(queue)
+
+
+@cli.command("release", words=HELP_RELEASE)
+@click.argument("target")
+@with_session
+def release(session: Session, target: str) -> Exit:
+    """Give a taken-over target back."""
+    return release_target(session, target)
 
 
 @cli.command("pause", words=m.HELP_PAUSE)

@@ -1,6 +1,7 @@
 """The two real processes, started as the launcher starts them, with everything beneath one folder."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -12,6 +13,8 @@ import pytest
 
 from hermesd.confd import shipped
 from hermesd.demo.stage import AskError, Theatre, cast, readable_program
+from hermesd.ipc.client import ask
+from hermesd.ipc.messages import Kind, read_line, request_line
 from hermesd.launcher import Child, child
 
 WAIT_SECONDS = 20
@@ -168,3 +171,35 @@ async def pair():
     finally:
         await made.stop()
         shutil.rmtree(folder)
+
+
+async def ask_as_agent(pair, command: str, request_id: str, **args):
+    """Send a request as the agent's uid would; return the result's payload."""
+    payload = {
+        "request_id": request_id,
+        "task_id": "t1",
+        "intent": "a test",
+        "command": command,
+        "args": args,
+    }
+    line = request_line(Kind.COMMAND_REQUEST, payload, sender="agent", receiver="executor", task_id="t1")
+    path = pair.folder / "executor" / "agent.sock"
+    account = pair.players.agent
+    if account is not None:
+        os.seteuid(account.uid)
+    try:
+        answers = ask(path, line)
+        first = await anext(answers)
+    finally:
+        if account is not None:
+            os.seteuid(0)
+    async with contextlib.aclosing(answers):
+        envelope = read_line(first)
+        while envelope["status"] not in ("succeeded", "failed"):
+            envelope = read_line(await anext(answers))
+    return envelope["payload"]
+
+
+@pytest.fixture
+def as_agent():
+    return ask_as_agent

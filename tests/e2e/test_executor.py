@@ -15,34 +15,7 @@ from hermesd.ipc.messages import Kind, read_line, request_line
 pytestmark = pytest.mark.slow
 
 
-async def as_agent(pair, command: str, request_id: str, **args):
-    """Send a request as the agent's uid would; return the result's payload."""
-    payload = {
-        "request_id": request_id,
-        "task_id": "t1",
-        "intent": "a test",
-        "command": command,
-        "args": args,
-    }
-    line = request_line(Kind.COMMAND_REQUEST, payload, sender="agent", receiver="executor", task_id="t1")
-    path = pair.folder / "executor" / "agent.sock"
-    account = pair.players.agent
-    if account is not None:
-        os.seteuid(account.uid)
-    try:
-        answers = ask(path, line)
-        first = await anext(answers)
-    finally:
-        if account is not None:
-            os.seteuid(0)
-    async with contextlib.aclosing(answers):
-        envelope = read_line(first)
-        while envelope["status"] not in ("succeeded", "failed"):
-            envelope = read_line(await anext(answers))
-    return envelope["payload"]
-
-
-async def test_it_says_ready_only_after_a_sandbox_proved_itself_and_serves_a_look(pair):
+async def test_it_says_ready_only_after_a_sandbox_proved_itself_and_serves_a_look(pair, as_agent):
     await pair.start("executor")
     status = await pair.executor("status")
     assert status["usable"], status["reason"]
@@ -55,7 +28,7 @@ async def test_it_says_ready_only_after_a_sandbox_proved_itself_and_serves_a_loo
     assert load["rows"][0]["load_1"] >= 0
 
 
-async def test_a_cleanup_removes_what_was_shown_and_nothing_else(pair):
+async def test_a_cleanup_removes_what_was_shown_and_nothing_else(pair, as_agent):
     await pair.start("executor")
     rubbish = pair.rubbish(files=4, size=5_000)
     kept = pair.data / "orders.db"
@@ -70,7 +43,7 @@ async def test_a_cleanup_removes_what_was_shown_and_nothing_else(pair):
     assert kept.read_bytes() == b"live"
 
 
-async def test_a_file_that_changed_after_it_was_shown_stops_the_removal_before_its_first_effect(pair):
+async def test_a_file_that_changed_after_it_was_shown_stops_the_removal_before_any_effect(pair, as_agent):
     await pair.start("executor")
     rubbish = pair.rubbish(files=3)
     asking = asyncio.create_task(as_agent(pair, "fs:cleanup", "r1", path=str(pair.data)))
@@ -85,7 +58,7 @@ async def test_a_file_that_changed_after_it_was_shown_stops_the_removal_before_i
     assert all(path.exists() for path in rubbish)
 
 
-async def test_a_link_planted_in_the_folder_is_never_followed_out_of_it(pair):
+async def test_a_link_planted_in_the_folder_is_never_followed_out_of_it(pair, as_agent):
     await pair.start("executor")
     pair.rubbish(files=1)
     (pair.data / "cache" / "way-out").symlink_to("/etc")
@@ -150,7 +123,7 @@ async def test_a_wrong_file_stops_the_start_with_file_line_and_reason(pair):
     assert Path(path).exists()
 
 
-async def test_a_wrong_file_on_reload_leaves_the_old_policy_in_force(pair):
+async def test_a_wrong_file_on_reload_leaves_the_old_policy_in_force(pair, as_agent):
     import signal
 
     await pair.start("executor")
@@ -175,7 +148,7 @@ async def test_a_wrong_file_on_reload_leaves_the_old_policy_in_force(pair):
     assert result["status"] == "refused"
 
 
-async def test_killed_while_a_command_runs_it_never_runs_it_again(pair):
+async def test_killed_while_a_command_runs_it_never_runs_it_again(pair, as_agent):
     pair.write(
         "commands/slow.toml",
         'name = "test:slow"\ndescription = "Waits, for the tests of what a crash leaves behind."\n'
@@ -201,7 +174,7 @@ async def test_killed_while_a_command_runs_it_never_runs_it_again(pair):
     assert "not known" in again["reason"]
 
 
-async def test_without_a_usable_sandbox_nothing_runs_and_status_says_why(pair):
+async def test_without_a_usable_sandbox_nothing_runs_and_status_says_why(pair, as_agent):
     pair.write(
         "daemon.toml.d/zz.toml", '[executor]\nsandbox = "docker"\ndocker_sockets = ["/nonexistent.sock"]\n'
     )
