@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import platform
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,8 +33,11 @@ from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.resolutions import Resolutions
 from hermesd.pipeline.runner import Runner
 from hermesd.sources.making import source_maker
+from hermesd.sources.schedule import ScheduleSource
+from hermesd.sources.settings import SourceSettings
 from hermesd.sources.supervisor import Supervisor
 from hermesd.sources.zygote import Zygote, start_zygote
+from hermesd.state.memory import StoredMemory
 from hermesd.state.store import Store, open_store
 from hermesd.telemetry import Metrics, configure_logging
 
@@ -58,7 +61,7 @@ def main(layers: Sequence[Path]) -> None:
 
 async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, str]) -> None:
     """Build the parts in order, run until the stop, leave them in reverse."""
-    current = _Current(load_config(layers, environ))
+    current = Current(load_config(layers, environ))
     config = current.config
     configure_logging(config.agent.log_level, journald=bool(environ.get("JOURNAL_STREAM")))
     async with Lifecycle() as life:
@@ -79,6 +82,7 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
             config=lambda: current.config,
             now=utc_now,
         )
+        timekeeping = StoredMemory(store, "schedule")
         runner = Runner(kit)
         inbox = Inbox(
             store,
@@ -91,13 +95,15 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
         dispatcher = Dispatcher(
             store, audit, metrics, inbox, runner, kit.resolutions, config=kit.config, now=utc_now
         )
-        supervisor = Supervisor(source_maker(zygote, platform.node(), metrics, environ), metrics)
+        built_in = {"schedule": lambda: ScheduleSource(lambda: current.config.schedules, timekeeping)}
+        make = source_maker(zygote, platform.node(), metrics, environ, built_in)
+        supervisor = Supervisor(make, metrics)
 
         async def reload() -> str:
-            current.config = await asyncio.to_thread(load_config, layers, environ)
-            await supervisor.apply(current.config.sources)
-            await audit.record("config.loaded", config=current.config.digest)
-            return f"configuration {current.config.digest}"
+            fresh = await asyncio.to_thread(load_config, layers, environ)
+            await current.replace(fresh, supervisor.apply)
+            await audit.record("config.loaded", config=fresh.digest)
+            return f"configuration {fresh.digest}"
 
         desk = Desk(kit, runner, inbox, supervisor, state_dir / "audit", reload)
         await life.enter("runner", _task("runner", runner.run()))
@@ -109,11 +115,24 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
         await life.stop_requested()
 
 
-class _Current:
+class Current:
     """The configuration in force: replaced as a whole, or not at all."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._replacing = asyncio.Lock()
+
+    async def replace(
+        self, fresh: Config, apply: Callable[[Sequence[SourceSettings]], Awaitable[None]]
+    ) -> None:
+        """Put a configuration in force once its sources are taken over; when they are not, the old stays."""
+        async with self._replacing:
+            try:
+                await apply(fresh.sources)
+            except BaseException:
+                await asyncio.shield(apply(self.config.sources))
+                raise
+            self.config = fresh
 
 
 def utc_now() -> datetime:
@@ -201,7 +220,7 @@ def _inside(budget_ms: int) -> float:
     return budget_ms / 1000 * 0.98
 
 
-def _control_socket(current: _Current, desk: Desk, audit: AuditLog) -> SocketServer:
+def _control_socket(current: Current, desk: Desk, audit: AuditLog) -> SocketServer:
     return SocketServer(
         Path(current.config.agent.control_socket),
         name="control.sock",

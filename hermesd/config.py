@@ -25,7 +25,8 @@ from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, named, read_file, read_folder
 from hermesd.protocol import describe
 from hermesd.rules.rule import Rule
-from hermesd.sources.settings import SourceSettings, read_source
+from hermesd.sources.schedule_file import Schedule
+from hermesd.sources.settings import BuiltIn, SourceSettings, read_source
 
 DAEMON_SECTIONS: Final = frozenset({"stages", "limits", "agent", "executor", "model"})
 
@@ -74,6 +75,7 @@ class Config:
     sources: tuple[SourceSettings, ...]
     rules: tuple[Rule, ...]
     runbooks: Mapping[str, Runbook]
+    schedules: tuple[Schedule, ...] = ()
 
 
 def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None) -> Config:
@@ -104,9 +106,16 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     runbooks = _each(
         gather(lambda: read_folder(layers, "runbooks")), lambda file: named(file).read(Runbook), faults
     )
+    schedules = _each(
+        gather(lambda: read_folder(layers, "schedules")), lambda file: named(file).read(Schedule), faults
+    )
     model = _with_environment(model or ModelSettings(), os.environ if environ is None else environ, faults)
     faults.extend(_names_given_twice(documents))
-    faults.extend(_dangling_runbooks(documents, rules, runbooks))
+    wanted: list[_Mention] = [
+        (rule.name, "rules", ("run", "runbook"), rule.run.runbook) for rule in rules if rule.run
+    ]
+    wanted += [(schedule.name, "schedules", ("runbook",), schedule.runbook) for schedule in schedules]
+    faults.extend(_dangling_runbooks(documents, wanted, runbooks))
     if faults:
         raise ConfigError(faults)
     return Config(
@@ -115,10 +124,16 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
         limits=limits or Limits(),
         agent=agent or AgentSettings(),
         model=model,
-        sources=tuple(sources),
+        sources=(*sources, *_built_in(schedules)),
         rules=tuple(rules),
         runbooks={runbook.name: runbook for runbook in runbooks},
+        schedules=tuple(schedules),
     )
+
+
+def _built_in(schedules: Sequence[Schedule]) -> list[BuiltIn]:
+    """Return the sources that no file of `sources/` names: they are there when something needs them."""
+    return [BuiltIn(name="schedule", kind="schedule")] if any(one.enabled for one in schedules) else []
 
 
 def _one(layers: Sequence[Path], name: str) -> list[Document]:
@@ -182,13 +197,20 @@ def _names_given_twice(documents: list[Document]) -> list[Fault]:
     return faults
 
 
-def _dangling_runbooks(documents: list[Document], rules: list[Rule], runbooks: list[Runbook]) -> list[Fault]:
+_Mention = tuple[str, str, tuple[str, ...], str]
+"""Who mentions a runbook (name and folder), at which key, and which runbook."""
+
+
+def _dangling_runbooks(
+    documents: list[Document], wanted: Sequence[_Mention], runbooks: list[Runbook]
+) -> list[Fault]:
+    """Find mentions of runbooks that do not exist."""
     known = {runbook.name for runbook in runbooks}
-    by_name = {document.data.get("name", document.name): document for document in documents}
+    files = {(file.path.parent.name, file.data.get("name", file.name)): file for file in documents}
     return [
-        by_name[rule.name].fault(("run", "runbook"), f"run.runbook: there is no runbook {rule.run.runbook!r}")
-        for rule in rules
-        if rule.run is not None and rule.run.runbook and rule.run.runbook not in known
+        files[folder, name].fault(key, f"{'.'.join(key)}: there is no runbook {runbook!r}")
+        for name, folder, key, runbook in wanted
+        if runbook and runbook not in known
     ]
 
 

@@ -130,6 +130,8 @@ class Dispatcher:
                 places=config.limits.parallel_runs,
                 limit=limit,
                 now=self._now(),
+                schedules=config.schedules,
+                runbooks=config.runbooks,
             )
             self._record(judged)
             return judged

@@ -62,7 +62,8 @@ def conclude(
     """Return how a run ends whose planner has finished.
 
     ``changes`` are the observations of commands that change something. ``cleared``: the incident was
-    seen to end. Success is that, or that a person was answered; never an exit status alone.
+    seen to end. Success is that, or that what a person or a schedule asked was answered; never an
+    exit status alone.
     """
     last = changes[-1] if changes else None
     if last is not None and last.status in _OUTCOMES:
@@ -74,7 +75,7 @@ def conclude(
         blind = observations[-1]
         if blind.status in _BLIND:
             return Ending(_BLIND[blind.status], words.nothing_seen.format(reason=blind.reason))
-    if kind is RunKind.PERSON:
+    if kind is not RunKind.EVENT:
         return Ending(Outcome.ANSWERED)
     changed = last is not None and last.succeeded
     return Ending(Outcome.REPORTED, words.not_cleared if changed else "")

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
+from hermesd.agent.runbook import Runbook
 from hermesd.events import Event, EventStatus
 from hermesd.incidents import Incident, IncidentStatus, Run, RunKind
+from hermesd.pipeline.scheduled import Placed, is_slot, place_slot
 from hermesd.pipeline.slots import new_task_id, place_run
 from hermesd.rules.engine import (
     RuleState,
@@ -26,6 +29,7 @@ from hermesd.rules.engine import (
     state_from_record,
 )
 from hermesd.rules.rule import Rule
+from hermesd.sources.schedule_file import Schedule
 from hermesd.state.events import StoredEvent, mark_decided, undecided_events
 from hermesd.state.incidents import find_incident, find_open_incident, open_incident, update_incident
 from hermesd.state.marks import Mark, reading_mark, set_mark
@@ -57,9 +61,12 @@ def judge_batch(
     places: int,
     limit: int,
     now: datetime,
+    schedules: Iterable[Schedule] = (),
+    runbooks: Mapping[str, Runbook] = MappingProxyType({}),
 ) -> Judged:
     """Judge up to ``limit`` undecided events in their order. ``places`` bounds the runs at work."""
-    batch = _Batch(connection, {rule.name: rule for rule in rules}, places)
+    timed = {schedule.name: schedule for schedule in schedules}
+    batch = _Batch(connection, {rule.name: rule for rule in rules}, places, timed, runbooks)
     for number, stored in enumerate(undecided_events(connection, limit)):
         # Two openings of one fingerprint must differ in their moment, whatever the clock's grain.
         batch.judge(stored, now + timedelta(microseconds=number))
@@ -70,10 +77,19 @@ def judge_batch(
 class _Batch:
     """The transaction's working memory: each state, incident and mark is read once and written once."""
 
-    def __init__(self, connection: sqlite3.Connection, rules: Mapping[str, Rule], places: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        rules: Mapping[str, Rule],
+        places: int,
+        schedules: Mapping[str, Schedule],
+        runbooks: Mapping[str, Runbook],
+    ) -> None:
         self._connection = connection
         self._rules = rules
         self._places = places
+        self._schedules = schedules
+        self._runbooks = runbooks
         self._states: dict[Key, RuleState | None] = {}
         self._stale_states: set[Key] = set()
         self._incidents: dict[str, Incident] = {}
@@ -83,7 +99,7 @@ class _Batch:
     def judge(self, stored: StoredEvent, now: datetime) -> None:
         event = stored.event
         incident_ids = []
-        verdicts = []
+        verdicts: list[dict[str, Any]] = [self._place(event, now).to_record()] if is_slot(event) else []
         for verdict, state in judge_all(self._rules.values(), event, self._recall, now):
             self._remember((verdict.rule, verdict.fingerprint), state)
             applied = self._apply(verdict, event, now)
@@ -202,6 +218,21 @@ class _Batch:
         if placed is not None:
             (self.judged.started if placed.started_at else self.judged.queued).append(placed)
         return placed
+
+    def _place(self, event: Event, now: datetime) -> Placed:
+        """Give a slot of a schedule its run, or say why it has none."""
+        slot = place_slot(self._connection, event, self._schedules, self._runbooks, self._places, now)
+        if slot.run is not None:
+            (self.judged.started if slot.run.started_at else self.judged.queued).append(slot.run)
+        self.judged.verdicts[f"schedule {slot.schedule}", slot.kind] += 1
+        self.judged.evidence["schedule", event.id, slot.kind] = {
+            "schedule": slot.schedule,
+            "event": event.id,
+            "verdict": slot.kind,
+            "reason": slot.reason,
+            "run": slot.run.task_id if slot.run else "",
+        }
+        return slot
 
     def _note(self, verdict: Verdict, event: Event, run: Run | None) -> None:
         """Add to the batch's evidence: one entry for what happened alike, with its count."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from hermesd.incidents import Run, RunStatus
+from hermesd.incidents import Run, RunKind, RunStatus
 from hermesd.state.runs import active_runs, insert_run, update_run
 from hermesd.state.settings import read_setting
 
@@ -45,11 +46,26 @@ def claim_queued(connection: sqlite3.Connection, places: int, now: datetime) -> 
     free = _free(connection, places)
     if free <= 0:
         return []
-    queued = [run for run in active_runs(connection) if run.status is RunStatus.QUEUED]
+    active = active_runs(connection)
+    queued = [run for run in active if run.status is RunStatus.QUEUED and not _held_back(run, active)]
     claimed = [_started(run, now) for run in queued[:free]]
     for run in claimed:
         update_run(connection, run)
     return claimed
+
+
+def schedule_of(run: Run) -> str:
+    """Return the name of the schedule that the run is of, empty when it is of none."""
+    of_schedule = run.kind is RunKind.SCHEDULE and run.event_id is not None
+    return (run.event_id or "").partition(":")[0] if of_schedule else ""
+
+
+def _held_back(queued: Run, active: Sequence[Run]) -> bool:
+    """Say whether the run waits for another one of its schedule to end."""
+    name = schedule_of(queued)
+    return bool(name) and any(
+        schedule_of(run) == name and run.status is not RunStatus.QUEUED for run in active
+    )
 
 
 def _free(connection: sqlite3.Connection, places: int) -> int:

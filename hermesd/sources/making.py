@@ -6,22 +6,34 @@ This module must never start anything: the supervisor does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from hermesd.sources.base import Source
 from hermesd.sources.host import HostSource
 from hermesd.sources.probe import Probe
-from hermesd.sources.settings import HealthSettings, HostSettings, MqttSettings, SourceSettings
+from hermesd.sources.settings import BuiltIn, HealthSettings, HostSettings, MqttSettings, SourceSettings
 from hermesd.sources.supervisor import Make
 from hermesd.sources.zygote import Zygote
 from hermesd.telemetry import Metrics
 
 
-def source_maker(zygote: Zygote, host: str, metrics: Metrics, environ: Mapping[str, str]) -> Make:
-    """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials."""
+def source_maker(
+    zygote: Zygote,
+    host: str,
+    metrics: Metrics,
+    environ: Mapping[str, str],
+    built_in: Mapping[str, Callable[[], Source]] = MappingProxyType({}),
+) -> Make:
+    """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials.
+
+    ``built_in`` makes the sources of the daemon's own, by their kind.
+    """
     sessions: dict[str, set[str]] = {}
 
     def make(settings: SourceSettings) -> Source:
+        if isinstance(settings, BuiltIn):
+            return built_in[settings.kind]()
         if isinstance(settings, HostSettings):
             return HostSource(settings, Probe(zygote), host)
         if isinstance(settings, MqttSettings):

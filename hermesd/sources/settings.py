@@ -19,6 +19,9 @@ SourceName = Annotated[str, StringConstraints(pattern=r"\A[a-z0-9][a-z0-9_-]{0,4
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"\A/[^\x00]*\z")]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
+RESERVED: Final = frozenset({"schedule", "deadman", "hermesctl"})
+"""Names under which the daemon itself tells events: no file may give one to a source."""
+
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -31,6 +34,12 @@ class _SourceSettings(_Settings):
 
     name: SourceName
     enabled: bool = True
+
+    @model_validator(mode="after")
+    def _not_the_daemons_own(self) -> Self:
+        if self.name in RESERVED:
+            raise ValueError(f"{self.name} is a name of the daemon's own: events under it are told by itself")
+        return self
 
 
 class Secret(_Settings):
@@ -205,7 +214,15 @@ class HealthSettings(_SourceSettings):
         return self
 
 
-SourceSettings = HostSettings | MqttSettings | WebhookSettings | HealthSettings
+class BuiltIn(_Settings):
+    """A source of the daemon's own, which no file names: it is there when something needs it."""
+
+    name: str
+    kind: Literal["schedule", "deadman"]
+    enabled: bool = True
+
+
+SourceSettings = HostSettings | MqttSettings | WebhookSettings | HealthSettings | BuiltIn
 
 _KINDS: Final[dict[str, type[HostSettings | MqttSettings | WebhookSettings | HealthSettings]]] = {
     "host": HostSettings,

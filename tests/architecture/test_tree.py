@@ -17,7 +17,7 @@ PACKAGE = ROOT / "hermesd"
 HOMES = {
     "aiohttp": {"agent/http_model.py", "sources/health.py", "sources/webhook.py"},
     "aiomqtt": {"sources/mqtt.py"},
-    "apscheduler": set(),
+    "apscheduler": {"sources/timetable.py"},
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
     "paho": {"sources/mqtt.py"},
     "psutil": {"sources/facts.py", "sources/mounts.py", "sources/probe.py", "sources/zygote.py"},

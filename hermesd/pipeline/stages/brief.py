@@ -55,8 +55,8 @@ async def brief(passage: Passage, received: Received) -> Briefing:
 
 
 def _facts(run: Run, marks: Iterable[Mark], now: datetime) -> Mapping[str, Any]:
-    """Return what is known: the host's state, and what a person's sentence names (a path, a unit)."""
-    named = arguments_in(run.goal) if run.kind is RunKind.PERSON else {}
+    """Return what is known: the host's state, and the path or unit that a sentence names."""
+    named = {} if run.kind is RunKind.EVENT else arguments_in(run.goal)
     return {**host_facts(marks, now), **named}
 
 

@@ -320,7 +320,15 @@ def open_house(tmp_path, world):
 
     @asynccontextmanager
     async def open_it(
-        *planners, rules=None, stages=None, limits=None, now=None, serve=True, hands=None, late=0.0
+        *planners,
+        rules=None,
+        stages=None,
+        limits=None,
+        now=None,
+        serve=True,
+        hands=None,
+        late=0.0,
+        timed=None,
     ):
         config = Config(
             digest="test",
@@ -331,6 +339,7 @@ def open_house(tmp_path, world):
             sources=(),
             rules=tuple(rules if rules is not None else [disk_rule()]),
             runbooks={},
+            **(timed or {}),
         )
         clock = now or (lambda: datetime.now(UTC))
         store = open_store(tmp_path / "state.sqlite3")
