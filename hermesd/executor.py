@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from hermesd.audit import AuditLog, open_log
+from hermesd.control.artifacts import FOLDER, Artifacts
 from hermesd.control.gate import Gate
 from hermesd.control.ledger import Ledger
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.auto import choose
 from hermesd.control.sandbox.base import SelfTest
 from hermesd.control.sandbox.pool import Pool
@@ -58,6 +60,10 @@ async def serve(layers: Sequence[Path]) -> None:
         ledger = await life.enter("ledger", _ledger(state_dir, audit))
         tasks = await life.enter("flights", _flights())
         gate = Gate(policy, ledger, audit, Metrics(), tasks)
+        gate.redactor = Redactor(own_secrets(os.environ))
+        gate.artifacts = Artifacts(
+            state_dir / FOLDER, most=settings.artifacts_most, most_bytes=settings.artifacts_most_mb << 20
+        )
         found = _Found()
         await life.enter("sandbox", _sandbox(gate, found, audit))
         await gate.reopen()
@@ -142,6 +148,15 @@ async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
     await audit.record(
         "sandbox.chosen", sandbox=choice.sandbox.name, degraded=list(choice.self_test.degraded), reaped=reaped
     )
+
+
+def own_secrets(environ: Mapping[str, str]) -> list[str]:
+    """Return the credentials that the unit gives this process, to keep them out of outputs."""
+    folder = Path(environ.get("CREDENTIALS_DIRECTORY") or "/nonexistent")
+    if not folder.is_dir():
+        return []
+    files = (path for path in folder.iterdir() if path.is_file())
+    return [path.read_text(encoding="utf-8", errors="replace").strip() for path in files]
 
 
 def instance_of(state_dir: Path) -> str:

@@ -192,8 +192,8 @@ class CommandResult(Word):
     """The answer to a CommandRequest.
 
     ``output`` is text, decoded with replacement and cut at the command's limit (``truncated``);
-    ``digest`` is the SHA-256 of the whole output as bytes; ``rows`` is the output as the command's
-    parser read it; ``summary`` is one line for people and for planners.
+    ``digest`` is the SHA-256 of the whole output, cleaned and without secrets, as it is kept; ``rows`` is
+    the output as the command's parser read it; ``summary`` is one line for people and for planners.
     """
 
     request_id: Identifier

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from hermesd.control.artifacts import FOLDER
 from hermesd.control.catalogue import Command, SandboxSpec, in_words, placeholder
 from hermesd.control.permits import Permit, permit_for
 from hermesd.control.redlines import BUS_SOCKET, secret_fault
@@ -93,7 +94,8 @@ def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[R
     if field := _protected(policy, command, values):
         return (Rejection(field=field, reason=OUTSIDE),)
     hidden = tuple(folder for folder in policy.protected if host.is_folder(folder))
-    return _assemble(command, values, request.timeout_ms, reach, hidden, host)
+    shelf = f"{policy.settings.state_dir}/{FOLDER}"
+    return _assemble(command, values, request.timeout_ms, reach, hidden, shelf, host)
 
 
 def _reach(permit: Permit, command: Command) -> dict[str, tuple[str, ...]]:
@@ -151,6 +153,7 @@ def _assemble(
     timeout_ms: int | None,
     reach: dict[str, tuple[str, ...]],
     hidden: tuple[str, ...],
+    shelf: str,
     host: Host,
 ) -> Bound | tuple[Rejection, ...]:
     spec = command.spec
@@ -163,6 +166,9 @@ def _assemble(
                 return (Rejection(field=name, reason=OUTSIDE),)
             index[name] = len(paths)
             paths.append(use)
+        elif argument.type == "artifact":  # the one folder of our own that a container may see, read-only
+            index[name] = len(paths)
+            paths.append(PathUse(shelf, str(values[name]).encode()))
     mode = "ro" if spec.effect is Effect.READ else "rw"
     mounts = {use.root: Mount(use.root, mode) for use in paths}
     for root in _given(spec.sandbox, host):

@@ -37,6 +37,7 @@ class Output(_Part):
 
     ``columns`` are ``name:type`` for `table` (types text, integer, number, percent). ``relative_to``
     names the path argument that a row's `path` is relative to; ``with_args`` adds arguments to rows.
+    ``nothing`` is said in place of ``summary`` when no row is there but a total.
     """
 
     parser: Literal["text", "table", "key_value", "json_lines", "manifest", "gain"] = "text"
@@ -47,6 +48,7 @@ class Output(_Part):
     relative_to: str = ""
     with_args: tuple[str, ...] = ()
     summary: str = ""
+    nothing: str = "nothing found"
     ok_exits: tuple[int, ...] = (0,)
 
 

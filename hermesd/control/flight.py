@@ -19,11 +19,13 @@ from typing import Final
 from hermesd.audit import AuditLog
 from hermesd.clocks import StageClock, StageMark, StageTimeout
 from hermesd.control import host
+from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
 from hermesd.control.catalogue import identify
 from hermesd.control.ledger import Ledger, Operation, OperationStatus
 from hermesd.control.manifest import ManifestError, impact_of
 from hermesd.control.output import first_line, read_output
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
 from hermesd.control.settings import Policy
 from hermesd.control.takeover import Hands
@@ -87,6 +89,8 @@ class Cockpit:
     hands: Hands
     ledger: Ledger
     audit: AuditLog
+    redactor: Redactor
+    artifacts: Artifacts | None
     now: Callable[[], datetime]
 
 
@@ -253,7 +257,7 @@ class Flight:
         # Roots may lie in one another, so writers go one after another whatever they write to.
         async with nullcontext() if reads else self._cockpit.writing:
             ended = await self._run(bound, job, effect=True)
-        return self._read(bound, ended, preview)
+        return await self._read(bound, ended, preview)
 
     async def _run(self, bound: Bound, job: Job, *, effect: bool = False) -> Ended:
         """Start a container, compare what it resolved with what the host shows, and run the job in it."""
@@ -318,9 +322,14 @@ class Flight:
         await self._cockpit.ledger.start(self.request.request_id)
         self.effect_begun = True
 
-    def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:
-        spec = bound.command.spec
-        read = read_output(spec.output, ended, bound.values)
+    async def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:
+        spec, shelf = bound.command.spec, self._cockpit.artifacts
+        kept = shelf is not None and not any(argument.type == "artifact" for argument in spec.args.values())
+        read = await asyncio.to_thread(
+            read_output, spec.output, ended, bound.values, self._cockpit.redactor, kept=kept
+        )
+        if shelf is not None and kept:
+            await asyncio.to_thread(shelf.keep, read.whole)
         status, reason = self._verdict(bound, ended)
         gain = None
         if spec.output.parser == "gain" and read.rows:
@@ -362,7 +371,7 @@ class Flight:
                 "task_id": self.request.task_id,
                 "command": self.request.command,
                 "status": status,
-                "reason": reason,
+                "reason": self._cockpit.redactor.text(reason),
                 "stages": tuple(self.clock.timings),
                 **more,
             }

@@ -15,11 +15,13 @@ from typing import Final
 
 from hermesd.audit import AuditError, AuditLog
 from hermesd.control import host
+from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
 from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
 from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover, in_doubt
 from hermesd.control.permits import approval_fault
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Sandbox
 from hermesd.control.settings import Policy
 from hermesd.control.takeover import Hands
@@ -63,6 +65,8 @@ class Gate:
         self.sandbox: Sandbox | None = None
         self.sandbox_reason = "the self-test has not run yet"
         self.degraded: tuple[str, ...] = ()
+        self.redactor = Redactor()
+        self.artifacts: Artifacts | None = None
         self._ledger = ledger
         self._audit = audit
         self._metrics = metrics
@@ -316,6 +320,8 @@ class Gate:
             hands=self._hands,
             ledger=self._ledger,
             audit=self._audit,
+            redactor=self.redactor,
+            artifacts=self.artifacts,
             now=self._now,
         )
 

@@ -1,7 +1,8 @@
 """From a command's bytes to what is answered: text, rows, one line that sums them up.
 
 Pure and total: whatever a command prints, something safe comes out, and nothing raises. Text loses
-its escape sequences and control characters here.
+its escape sequences and control characters here, and then its secrets: in this order, so that no
+sequence can hide one, and over the whole of it, so that none lies across a cut.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from hermesd.control.catalogue import Output
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Ended
 from hermesd.protocol import ProtocolError, check_json
 from hermesd.telemetry import visible
@@ -28,9 +30,14 @@ Row = dict[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A command's output as read: ``text`` for people, ``rows`` for programs, ``digest`` of the whole."""
+    """A command's output as read: ``text`` for people, ``rows`` for programs, ``whole`` to be kept.
+
+    ``digest`` is the SHA-256 of ``whole``, which is clean and without secrets; a text that is cut says how
+    much more there is and, where ``kept``, how to read on.
+    """
 
     text: str
+    whole: bytes
     rows: tuple[Row, ...]
     summary: str
     digest: str
@@ -38,22 +45,34 @@ class Read:
     truncated: bool
 
 
-def read_output(output: Output, ended: Ended, values: dict[str, JsonValue]) -> Read:
-    """Return the output as the command's file says that it is to be read."""
+def read_output(
+    output: Output, ended: Ended, values: dict[str, JsonValue], redactor: Redactor, *, kept: bool = False
+) -> Read:
+    """Return the output as the command's file says that it is to be read. ``kept``: the whole will be."""
     lines = clean(ended.stdout).splitlines()[output.skip_lines :]
-    rows = [_placed(row, output, values) for row in _rows(output, lines)][: output.max_lines]
-    text = "\n".join(lines[: output.max_lines])
-    cut = ended.truncated or len(lines) > output.max_lines or len(text) > MAX_TEXT
-    if not text and ended.stderr:
-        text = clean(ended.stderr)
+    rows = [redactor.row(_placed(row, output, values)) for row in _rows(output, lines)]
+    whole = redactor.text("\n".join(lines) or clean(ended.stderr))
+    text = "\n".join(whole.split("\n", output.max_lines)[: output.max_lines])[:MAX_TEXT]
+    data, cut = whole.encode(), len(text) < len(whole)
+    digest = hashlib.sha256(data).hexdigest()
+    if cut:
+        text += _cut_mark(len(data), len(text.encode()), digest if kept else "")
+    if ended.truncated:
+        text += "\n[ended here: it wrote more than it may]"
     return Read(
-        text=text[:MAX_TEXT],
-        rows=tuple(rows),
-        summary=summarise(output, rows, len(lines)),
-        digest=hashlib.sha256(ended.stdout).hexdigest(),
+        text=text,
+        whole=data,
+        rows=tuple(rows[: output.max_lines]),
+        summary=redactor.text(summarise(output, rows, len(lines))),
+        digest=digest,
         size_bytes=len(ended.stdout),
-        truncated=cut,
+        truncated=cut or ended.truncated,
     )
+
+
+def _cut_mark(size: int, shown: int, digest: str) -> str:
+    where = f", read on with artifact:read digest={digest} offset={shown}" if digest else ""
+    return f"\n[cut, {size - shown} more bytes{where}]"
 
 
 def clean(data: bytes) -> str:
@@ -68,13 +87,19 @@ def first_line(data: bytes) -> str:
 
 
 def summarise(output: Output, rows: list[Row], lines: int) -> str:
-    """Return the command's summary: its template over the first row, ``{count}`` being the rows."""
+    """Return the command's summary: its template over the first row that is no total.
+
+    ``{count}`` is how many there are, ``{total_NAME}`` a figure of the total; without one, `nothing` is said.
+    """
+    found = [row for row in rows if row.get("total") is not True]
+    totals = {
+        f"total_{name}": value for row in rows if row.get("total") is True for name, value in row.items()
+    }
     if not output.summary:
-        return f"{len(rows)} rows" if rows else f"{lines} lines"
-    if not rows:
-        return "nothing found"
-    facts: Row = {"count": len(rows), **rows[0]}
-    return _FIELD.sub(lambda found: _shown(facts.get(found[1]), found[2] or ""), output.summary)
+        return f"{len(found)} rows" if rows else f"{lines} lines"
+    template = output.summary if found else output.nothing
+    facts: Row = {"count": len(found), **totals, **(found[0] if found else {})}
+    return _FIELD.sub(lambda field: _shown(facts.get(field[1]), field[2] or ""), template)
 
 
 def human_bytes(size: float) -> str:

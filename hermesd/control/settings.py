@@ -51,6 +51,8 @@ class ExecutorSettings(BaseModel):
     docker_sockets: tuple[str, ...] = ("/run/docker.sock", "/run/podman/podman.sock")
     prestart: bool = True
     parallel_containers: int = Field(default=4, ge=1, le=64)
+    artifacts_most: int = Field(default=500, ge=1, le=100_000)
+    artifacts_most_mb: int = Field(default=64, ge=1, le=10_000)
     language: str = Field(default="en", pattern="^(en|zh)$")
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 

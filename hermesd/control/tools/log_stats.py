@@ -1,8 +1,9 @@
 """Statistics over a log file, or over every log beneath a folder: what grows, and what it says.
 
-Called as ``FD``. One row a file, largest first, then a total. Files are streamed; what is held is a
-bounded table of messages with their numbers taken out. Of a very large file the newest part is
-read, and the row says so; when the time is used up the rest is left out, and rows say so too.
+Called as ``FD SINCE UNTIL``, times as `2026-11-30 03:00:00`, as the log writes them. One row a file,
+largest first, then a total. Files are streamed; what is held is a bounded table of messages with
+their numbers taken out, and of hours. Of a very large file the newest part is read, and the row says
+so; when the time is used up the rest is left out, and rows say so too.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ MAX_FILES = 50
 MAX_READ_BYTES = 64 << 20
 MAX_SECONDS = 6.0
 MAX_MESSAGES = 2000
+MAX_HOURS = 1000
 TOP = 5
+SHOWN_HOURS = 24
+EVER = ("1970-01-01 00:00:00", "9999-12-31 23:59:59")
 _LINE_BYTES = 300
 _CHUNK_BYTES = 1 << 18
-_TAIL_LINES = 50
+_HOUR = len("2026-11-30T03")
+_DAY = 86_400
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _LEVEL = re.compile(
@@ -48,11 +53,17 @@ _VARIES = re.compile(rb"0x[0-9a-f]+|\b(?=[0-9a-f-]*\d)[0-9a-f][0-9a-f-]{7,}\b|\d
 
 
 class Stats:
-    """What was seen of one file."""
+    """What was seen of one file between two times."""
 
-    def __init__(self, path: bytes, size: int) -> None:
+    def __init__(self, path: bytes, size: int, since: str = EVER[0], until: str = EVER[1]) -> None:
         self.path = path
         self.size = size
+        self.since = since.replace(" ", "T")
+        self.until = until.replace(" ", "T")
+        self.whole = (since, until) == EVER
+        self.changed = 0.0
+        self.within = self.whole
+        self.hours: dict[str, list[int]] = {}
         self.lines = 0
         self.levels = [0] * len(_LEVELS)
         self.first = ""
@@ -71,16 +82,20 @@ class Stats:
             "first": self.first,
             "last": self.last,
             "top": [{"message": text.decode("utf-8", "replace"), "count": count} for text, count in top],
+            "hours": [
+                {"hour": hour, "lines": counts[0], "errors": counts[1], "warnings": counts[2]}
+                for hour, counts in sorted(self.hours.items())[-SHOWN_HOURS:]
+            ],
             "partial": self.partial,
         }
 
 
 def main(argv: list[str]) -> int:
     """Print the rows; nothing when there is no log."""
-    root = int(argv[0])
-    until = time.monotonic() + MAX_SECONDS
+    root, (since, until) = int(argv[0]), argv[1:] or EVER
+    end = time.monotonic() + MAX_SECONDS
     found = sorted(_files(root), key=lambda item: (-item[1], item[0]))
-    everything = [_read(root, path, size, until) for path, size in found[:MAX_FILES]]
+    everything = [_read(root, Stats(path, size, since, until), end) for path, size in found[:MAX_FILES]]
     for stats in everything:
         write_row(stats.row())
     if len(everything) > 1:
@@ -108,18 +123,12 @@ def is_log(name: bytes) -> bool:
     )
 
 
-def _read(root: int, path: bytes, size: int, until: float) -> Stats:
-    stats = Stats(path, size)
-    tail: list[bytes] = []
+def _read(root: int, stats: Stats, until: float) -> Stats:
     try:
-        for line in _lines(_open(root, path), stats, until):
-            _count(line, stats)
-            tail.append(line[:_LINE_BYTES])
-            if len(tail) > 2 * _TAIL_LINES:
-                del tail[:_TAIL_LINES]
+        for line in _lines(_open(root, stats.path), stats, until):
+            _count(line[:_LINE_BYTES], stats)
     except OSError:
         stats.partial = True
-    stats.last = next((seen for line in reversed(tail) if (seen := timestamp(line))), "")
     return stats
 
 
@@ -140,6 +149,7 @@ def _open(root: int, path: bytes) -> int:
 def _lines(fd: int, stats: Stats, until: float) -> Iterator[bytes]:
     """Yield each line's beginning; closes the file."""
     with os.fdopen(fd, "rb", buffering=0) as file:
+        stats.changed = os.fstat(fd).st_mtime
         skipped = max(0, stats.size - MAX_READ_BYTES)
         stats.partial = file.seek(skipped) > 0
         rest, left = b"", MAX_READ_BYTES
@@ -156,17 +166,45 @@ def _lines(fd: int, stats: Stats, until: float) -> Iterator[bytes]:
 
 
 def _count(line: bytes, stats: Stats) -> None:
-    line = line[:_LINE_BYTES]
+    seen = timestamp(line)
+    moment = _full(seen, stats.changed) if seen else ""
+    if moment and not stats.whole:
+        stats.within = stats.since <= moment <= stats.until
+    if not stats.within:
+        return  # a line without a time belongs to the one before it
     stats.lines += 1
-    level = _LEVEL.search(line)
-    stats.levels[level.lastindex or 0 if level else 0] += 1
-    if not stats.first:
-        stats.first = timestamp(line)
+    found = _LEVEL.search(line)
+    level = found.lastindex or 0 if found else 0
+    stats.levels[level] += 1
+    if seen:
+        stats.first = stats.first or seen
+        stats.last = seen
+        _count_hour(moment[:_HOUR], level, stats)
     text = message(line)
     if text:
         stats.messages[text] = stats.messages.get(text, 0) + 1
         if len(stats.messages) > MAX_MESSAGES:
             stats.messages = {text: count for text, count in stats.messages.items() if count > 1}
+
+
+def _count_hour(hour: str, level: int, stats: Stats) -> None:
+    counts = stats.hours.setdefault(hour, [0, 0, 0])
+    counts[0] += 1
+    if level in (1, 2):
+        counts[level] += 1
+    if len(stats.hours) > MAX_HOURS:
+        del stats.hours[min(stats.hours)]
+
+
+def _full(seen: str, changed: float) -> str:
+    """Return a time with its year: one without it is of the last year before the file was written to."""
+    if seen[:1].isdigit():
+        return seen
+    month = f"{_MONTHS.index(seen[:3].encode()) + 1 if seen[:3].encode() in _MONTHS else 0:02d}"
+    rest = f"{month}-{seen[4:6].replace(' ', '0')}T{seen[7:]}"
+    last = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(changed + _DAY))
+    year = int(last[:4])
+    return f"{year}-{rest}" if f"{year}-{rest}" <= last else f"{year - 1}-{rest}"
 
 
 def timestamp(line: bytes) -> str:

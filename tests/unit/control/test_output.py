@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from hermesd.control.catalogue import Output
 from hermesd.control.output import clean, first_line, human_bytes, read_output
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Ended
 
 
 def read(output: Output, text: bytes, **values):
-    return read_output(output, Ended(0, text, b"", 1.0), values)
+    return read_output(output, Ended(0, text, b"", 1.0), values, Redactor())
 
 
 def test_a_table_becomes_rows_with_typed_columns_and_the_arguments_that_were_asked_for():
