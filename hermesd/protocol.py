@@ -240,6 +240,7 @@ class CommandInfo(Word):
     concurrency_safe: bool = False
     retryable: bool = False
     fallback: str = ""
+    priority: int = 50
     usable: bool = True
     unusable_reason: str = ""
 

@@ -46,11 +46,11 @@ def scenes_of(event: Mapping[str, Any], goal: str) -> tuple[str, ...]:
 def choose_commands(
     view: CatalogueView, scenes: tuple[str, ...], used: Collection[str] = ()
 ) -> tuple[CommandInfo, ...]:
-    """Return at most a dozen commands that can be used: those used already, then by scene, then by name."""
+    """Return at most a dozen commands that can be used: those used already, then by scene and priority."""
     usable = [
         info for info in view.commands if info.usable and info.permission is not Permission.CONFIDENTIAL
     ]
-    usable.sort(key=lambda info: (info.name not in used, _rank(info, scenes), info.name))
+    usable.sort(key=lambda info: (info.name not in used, _rank(info, scenes), -info.priority, info.name))
     return tuple(usable[:MAX_SHOWN])
 
 

@@ -137,6 +137,7 @@ class Command:
             concurrency_safe=spec.concurrency_safe,
             retryable=spec.retryable,
             fallback=spec.fallback,
+            priority=spec.priority,
             usable=not self.unusable,
             unusable_reason=self.unusable,
         )
