@@ -92,6 +92,13 @@ class Run:
     worked_ms: int = 0
     stages: tuple[StageTiming, ...] = field(default=())
 
+    @property
+    def asked_by_uid(self) -> int | None:
+        """The uid of the person behind it, written into ``asked_by`` as `uid N ...`; None without one."""
+        words = self.asked_by.split()
+        known = len(words) > 1 and words[0] == "uid" and words[1].isascii() and words[1].isdigit()
+        return int(words[1]) if known else None
+
 
 def fingerprint(rule: str, labels: dict[str, str], group_by: tuple[str, ...]) -> str:
     """Return the identity of the incident that an event with these labels belongs to.

@@ -29,6 +29,7 @@ from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.lookups import Lookups, Sources
 from hermesd.pipeline.runner import Runner
 from hermesd.pipeline.slots import new_task_id
+from hermesd.pipeline.words import stage_line
 from hermesd.protocol import Envelope
 
 MAX_WORDS: Final = 1000
@@ -145,7 +146,11 @@ class Desk:
         with self._kit.followers.following(task_id) as follower:
             run = await self._lookups.run(task_id)
             if run.status is not RunStatus.ENDED:
-                await _tell(reply, Line(task_id, f"{run.status} {run.stage}".strip(), run.stage))
+                for timing in run.stages:
+                    line = Line(task_id, stage_line(timing), timing.name.value, timing.outcome.value)
+                    await _tell(reply, line)
+                now = f"{run.status} {run.stage}".strip()
+                await _tell(reply, Line(task_id, f"({now})", run.stage))
                 await _relay(follower, reply)
         run = await self._lookups.run(task_id)
         outcome = run.outcome.value if run.outcome else ""

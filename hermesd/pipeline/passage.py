@@ -23,7 +23,7 @@ from hermesd.incidents import Run, RunStatus
 from hermesd.pipeline.follow import Line
 from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.trail import Trail
-from hermesd.pipeline.words import time_text, words_of
+from hermesd.pipeline.words import stage_line, words_of
 from hermesd.pipeline.workclock import WorkClock
 from hermesd.protocol import Stage, StageOutcome, StageTiming
 from hermesd.state.runs import update_run
@@ -135,9 +135,7 @@ class Passage:
     def tell(self, text: str) -> None:
         """Tell followers, and the log, what came of the stage that has just ended."""
         timing = self.clock.timings[-1]
-        outcome = "" if timing.outcome is StageOutcome.OK else f" [{timing.outcome}]"
-        line = f"{timing.name:<8} {time_text(timing.ms):>7}{outcome}  {text}".rstrip()
-        self.say(line, timing.name.value, timing.outcome.value)
+        self.say(stage_line(timing, text), timing.name.value, timing.outcome.value)
 
     def say(self, line: str, stage: str = "", outcome: str = "", *, last: bool = False) -> None:
         """Tell followers, and the log, a line."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hermesd.agent.planner import Observation, observe
 from hermesd.pipeline.stages.check import is_repeat
-from hermesd.protocol import Action, CommandRequest, Finish
+from hermesd.protocol import Action, CommandRequest, Finish, RunKind
 from hermesd.state.steps import Step, StepStatus, StoredDecision
 
 
@@ -93,7 +93,7 @@ def request_id(task_id: str, round_no: int, index: int, attempt: int) -> str:
     return f"{task_id}.{round_no}.{index}.{attempt}"
 
 
-def request_of(step: Step) -> CommandRequest:
+def request_of(step: Step, kind: RunKind, asked_by: int | None) -> CommandRequest:
     """Return the request of a step, the same one each time: the executor compares."""
     return CommandRequest(
         request_id=step.request_id,
@@ -102,4 +102,6 @@ def request_of(step: Step) -> CommandRequest:
         command=step.action.command,
         args=step.action.args,
         extra_confirmations=int(step.action.confirm),
+        origin=kind,
+        asked_by=asked_by,
     )

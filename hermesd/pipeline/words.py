@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hermesd.protocol import StageTiming
+from hermesd.protocol import StageOutcome, StageTiming
 
 _KILO: Final = 1000
 
@@ -141,6 +141,12 @@ def time_text(ms: float) -> str:
         return f"{ms:.0f} ms"
     seconds = ms / _KILO
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+
+
+def stage_line(timing: StageTiming, text: str = "") -> str:
+    """Return the line that tells of a stage's end; ``text`` says what came of it."""
+    outcome = "" if timing.outcome is StageOutcome.OK else f" [{timing.outcome}]"
+    return f"{timing.name:<8} {time_text(timing.ms):>7}{outcome}  {text}".rstrip()
 
 
 def stages_text(timings: tuple[StageTiming, ...]) -> str:

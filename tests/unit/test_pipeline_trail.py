@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from hermesd.pipeline.trail import plan_steps, read_trail, request_of
-from hermesd.protocol import Action, CommandResult, Decision, Finish, ResultStatus
+from hermesd.protocol import Action, CommandResult, Decision, Finish, ResultStatus, RunKind
 from hermesd.state.steps import Step, StepStatus, StoredDecision
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,10 +81,10 @@ def test_a_finish_is_known_again():
 def test_requests_are_the_same_to_the_letter_each_time_they_are_made():
     [planned] = plan_steps("t", 3, [action()])
     assert planned.request_id == "t.3.0.1"
-    assert request_of(planned) == request_of(planned)
-    assert request_of(planned).extra_confirmations == 0
+    assert request_of(planned, RunKind.EVENT, None) == request_of(planned, RunKind.EVENT, None)
+    assert request_of(planned, RunKind.EVENT, None).extra_confirmations == 0
 
 
 def test_a_step_that_wants_a_confirmation_of_its_own_asks_for_one():
     [planned] = plan_steps("t", 1, [action().model_copy(update={"confirm": True})])
-    assert request_of(planned).extra_confirmations == 1
+    assert request_of(planned, RunKind.EVENT, None).extra_confirmations == 1

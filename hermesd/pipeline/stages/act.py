@@ -149,9 +149,8 @@ async def _send(passage: Passage, step: Step, *, changing: bool) -> Step:
         )
     passage.take_off(step.request_id, changing=changing)  # and there it stays when this is cut off
     async with _Listener(passage) as listener:
-        result = await passage.kit.hands.run(
-            request_of(step), listener.hear, changing=changing, sent_before=resent
-        )
+        request = request_of(step, passage.run.kind, passage.run.asked_by_uid)
+        result = await passage.kit.hands.run(request, listener.hear, changing=changing, sent_before=resent)
     passage.land(step.request_id)
     return _end(passage, step, result)
 

@@ -29,9 +29,9 @@ def render_report(
     """Return the report's text."""
     parts = [ending.reason] if ending.reason else []
     if finish is not None:
-        parts.append(finish.report.strip())
         if finish.cause and finish.cause not in finish.report:
             parts.append(words.cause.format(cause=finish.cause))
+        parts.append(finish.report.strip())
     else:
         parts += _seen(observations, words)
     gains = _gains(observations, words)
