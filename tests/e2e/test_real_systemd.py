@@ -1,0 +1,252 @@
+"""The shipped units under a real systemd: READY, the wall between them, reload, watchdog, stop.
+
+systemd boots as the first process of a container whose `/usr` is this machine's, read-only, so nothing
+is downloaded. Both units run with all their hardening, bubblewrap inside the executor's.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+INIT = "/usr/lib/systemd/systemd"
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nadm:x:4:\nsystemd-journal:x:101:\nnogroup:x:65534:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\n",
+    "etc/machine-id": "5f1d5a3b0c9e4a6b8d7c6e5f4a3b2c1d\n",
+    "etc/os-release": "ID=bare\n",
+    "etc/hermesd/api_key": "a-key-of-the-test\n",
+    "etc/systemd/system/bare.target": "[Unit]\nDescription=Bare\nRequires=basic.target\nAfter=basic.target\n",
+}
+FOLDERS = ("usr", "proc", "sys", "dev", "run", "root", "opt", "var/lib", "var/log/journal", "tmp", "var/tmp")
+# The units as shipped, but for where the program lies and how long a hung one is waited for.
+PROGRAM = """
+[Service]
+Environment=PYTHONPATH=/opt/checkout:/opt/site PYTHONDONTWRITEBYTECODE=1
+ExecStart=
+ExecStart=/usr/bin/python3 -m hermesd --conf /opt/checkout/conf.d --conf /etc/hermesd/conf.d {command}
+WatchdogSec=3
+"""
+CAPABLE = [
+    *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE", "--cgroupns=private"),
+    *("--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined"),
+]
+
+
+def bare_root() -> bytes:
+    """Return a root file system without a single program: what `/usr` holds is mounted."""
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+
+        def add(name, mode=0o755, kind=tarfile.DIRTYPE, data=b"", link=""):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode, entry.size, entry.linkname = kind, mode, len(data), link
+            tar.addfile(entry, BytesIO(data))
+
+        for name in FOLDERS:
+            add(name, 0o1777 if name.endswith("tmp") else 0o755)
+        for name in ("bin", "lib", "lib64", "sbin"):
+            add(name, kind=tarfile.SYMTYPE, link=f"usr/{name}")
+        for name, text in FILES.items():
+            add(name, 0o600 if name.endswith("api_key") else 0o644, tarfile.REGTYPE, text.encode())
+        for unit, command in (("hermesd", "run"), ("hermesd-executor", "executor")):
+            text = (ROOT / "systemd" / f"{unit}.service").read_bytes()
+            add(f"etc/systemd/system/{unit}.service", 0o644, tarfile.REGTYPE, text)
+            drop_in = PROGRAM.format(command=command).encode()
+            add(f"etc/systemd/system/{unit}.service.d/test.conf", 0o644, tarfile.REGTYPE, drop_in)
+        for kind in ("sysusers.d", "tmpfiles.d"):
+            text = (ROOT / "systemd" / kind / "hermesd.conf").read_bytes()
+            add(f"etc/{kind}/hermesd.conf", 0o644, tarfile.REGTYPE, text)
+    return out.getvalue()
+
+
+class Machine:
+    """A container in which systemd is the first process."""
+
+    def __init__(self, engine: str, name: str) -> None:
+        self._docker = ["docker", "-H", engine]
+        self.name = name
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [*self._docker, "exec", self.name, *argv], capture_output=True, text=True, check=False, timeout=60
+        )
+        if check and done.returncode:
+            pytest.fail(f"{argv}: {done.stdout}{done.stderr}\n{self.journal()}")
+        return done.stdout + done.stderr
+
+    def journal(self) -> str:
+        return self.run("journalctl", "--no-pager", "-o", "cat", "-n", "60", check=False)
+
+    def shown(self, unit: str, name: str) -> str:
+        return self.run("systemctl", "show", "--value", f"--property={name}", unit).strip()
+
+    def until(self, look, what: str, seconds: float = 30.0):
+        """Return the first true answer of ``look``."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := look():
+                return found
+            time.sleep(0.1)
+        return pytest.fail(f"not within {seconds:g} s: {what}\n{self.journal()}")
+
+
+@pytest.fixture(scope="module")
+def engine(needs):
+    needs(os.geteuid() == 0, "root")
+    needs(shutil.which("dockerd") and shutil.which("docker"), "dockerd (Debian package docker.io)")
+    folder = Path(tempfile.mkdtemp(prefix="hermesd-systemd-", dir="/var/tmp"))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *("dockerd", "-H", f"unix://{folder}/docker.sock", "--data-root", f"{folder}/data"),
+                *("--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid", "--bridge=none"),
+                *("--iptables=false", "--ip6tables=false"),
+            ],
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            end = time.monotonic() + 30
+            while b"API listen" not in (folder / "log").read_bytes():
+                needs(process.poll() is None and time.monotonic() < end, "a dockerd that starts")
+                time.sleep(0.05)
+            yield f"unix://{folder}/docker.sock"
+        finally:
+            process.terminate()
+            process.wait(30)
+            for mount in (folder / "exec" / "netns").glob("*"):
+                subprocess.run(["umount", mount], check=False, capture_output=True)
+            shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def machine(engine, needs):
+    needs(Path(INIT).exists(), "systemd (Debian package systemd)")
+    needs(shutil.which("bwrap"), "bubblewrap")
+    system = subprocess.run(
+        ["/usr/bin/python3", "-c", "import sys; print(*sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    needs(system.stdout.split() == [str(n) for n in sys.version_info[:2]], "a .venv of /usr/bin/python3")
+
+    docker = ["docker", "-H", engine]
+    image = subprocess.run([*docker, "import", "-"], input=bare_root(), capture_output=True, check=True)
+    mounts = [
+        *("-v", "/usr:/usr:ro", "-v", f"{ROOT}:/opt/checkout:ro"),
+        *("-v", f"{sysconfig.get_path('purelib')}:/opt/site:ro"),
+        *("--tmpfs", "/run", "--tmpfs", "/run/lock"),
+    ]
+    # Where control groups are of version 2 the engine mounts them read-only, and systemd needs to write.
+    boot = f"mount -o remount,rw /sys/fs/cgroup 2>/dev/null; exec {INIT} --unit=bare.target"
+    start = [*docker, "run", "-d", "--network", "none", *CAPABLE, *mounts, "-e", "container=docker"]
+    started = subprocess.run(
+        [*start, image.stdout.decode().strip(), "/bin/sh", "-c", boot],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    made = Machine(engine, started.stdout.strip())
+    end = time.monotonic() + 30
+    while made.run("systemctl", "is-active", "bare.target", check=False).strip() != "active":
+        if started.returncode or time.monotonic() > end:
+            pytest.skip(f"systemd does not boot in a container here: {started.stderr}")
+        time.sleep(0.2)
+    made.run("systemd-sysusers")
+    made.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hermesd.conf")
+    yield made
+    subprocess.run([*docker, "rm", "-f", made.name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def running(machine):
+    """Both units, started; whatever a test did to them is undone by the next start."""
+    machine.run("rm", "-rf", "/etc/hermesd/conf.d/rules/wrong.toml")
+    machine.run("systemctl", "reset-failed", check=False)
+    machine.run("systemctl", "start", "hermesd-executor", "hermesd")
+    return machine
+
+
+def test_both_units_say_ready_with_all_their_hardening_on_and_a_sandbox_that_holds(running):
+    assert running.shown("hermesd", "ActiveState") == "active"
+    assert running.shown("hermesd-executor", "StatusText") == "bubblewrap passed its self-test"
+
+
+def test_the_processes_are_two_users_and_the_key_is_seen_by_one(running):
+    pids = {unit: running.shown(unit, "MainPID") for unit in ("hermesd", "hermesd-executor")}
+    users = {unit: running.run("stat", "-c", "%U", f"/proc/{pid}").strip() for unit, pid in pids.items()}
+    assert users == {"hermesd": "hermesd", "hermesd-executor": "hermesd-executor"}
+    environ = {unit: running.run("cat", f"/proc/{pid}/environ").split("\0") for unit, pid in pids.items()}
+    assert any(entry.startswith("CREDENTIALS_DIRECTORY=") for entry in environ["hermesd"])
+    assert not any("CREDENTIALS" in entry for entry in environ["hermesd-executor"])
+    for path in ("/etc/hermesd/api_key", "/var/lib/hermesd"):
+        look = running.run("nsenter", "-t", pids["hermesd-executor"], "-m", "ls", "-ld", path)
+        assert look.startswith(("----------", "d---------")), look
+
+
+def test_the_executor_has_no_network_but_loopback(running):
+    pid = running.shown("hermesd-executor", "MainPID")
+    interfaces = running.run("cat", f"/proc/{pid}/net/dev").splitlines()[2:]
+    assert [line.split(":")[0].strip() for line in interfaces] == ["lo"]
+
+
+def test_the_two_talk_and_a_person_is_answered(running):
+    status = ["env", "PYTHONPATH=/opt/checkout:/opt/site", "/usr/bin/python3", "-m", "hermesd.ctl", "status"]
+    look = lambda: '"reachable": true' in running.run(*status, "--json", check=False)  # noqa: E731
+    running.until(look, "the agent reaches the executor")
+
+
+def test_a_reload_takes_the_new_files_and_a_wrong_one_changes_nothing(running):
+    running.run("systemctl", "reload", "hermesd")
+    running.until(lambda: running.shown("hermesd", "StatusText").startswith("reloaded"), "reloaded")
+    running.run("sh", "-c", "echo 'no_such_key = 1' > /etc/hermesd/conf.d/rules/wrong.toml")
+    running.run("systemctl", "reload", "hermesd", check=False)
+    refused = "reload refused, the old configuration stays"
+    running.until(lambda: running.shown("hermesd", "StatusText") == refused, refused)
+    assert "wrong.toml" in running.journal()
+    assert running.shown("hermesd", "ActiveState") == "active"
+
+
+def test_a_wrong_file_at_the_start_is_not_tried_again(running):
+    running.run("systemctl", "stop", "hermesd")
+    running.run("sh", "-c", "echo 'no_such_key = 1' > /etc/hermesd/conf.d/rules/wrong.toml")
+    running.run("systemctl", "start", "hermesd", check=False)
+    running.until(lambda: running.shown("hermesd", "ActiveState") == "failed", "failed")
+    assert running.shown("hermesd", "ExecMainStatus") == "78"
+    assert running.shown("hermesd", "NRestarts") == "0"
+
+
+@pytest.mark.parametrize("unit", ["hermesd", "hermesd-executor"])
+def test_a_process_that_hangs_is_ended_by_the_watchdog_and_started_again(running, unit):
+    hung = running.shown(unit, "MainPID")
+    running.run("kill", "-STOP", hung)
+
+    def again():
+        return (
+            running.shown(unit, "MainPID") not in ("0", hung)
+            and running.shown(unit, "ActiveState") == "active"
+        )
+
+    running.until(again, f"{unit} is started again", 40)
+
+
+def test_a_stop_is_clean_and_within_its_budget(running):
+    began = time.monotonic()
+    running.run("systemctl", "stop", "hermesd", "hermesd-executor")
+    assert time.monotonic() - began < 20
+    for unit in ("hermesd", "hermesd-executor"):
+        assert running.shown(unit, "Result") == "success", running.journal()
