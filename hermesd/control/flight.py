@@ -87,6 +87,7 @@ class Cockpit:
     places: asyncio.Semaphore
     writing: asyncio.Lock
     hands: Hands
+    clear_away: Callable[[Container], None]
     ledger: Ledger
     audit: AuditLog
     redactor: Redactor
@@ -292,7 +293,7 @@ class Flight:
                 return ended
             finally:
                 if container is not None:
-                    await container.destroy()
+                    self._cockpit.clear_away(container)
 
     def _broken(self) -> ResultStatus:
         """A change whose container broke after the word to go is in doubt; anything else did not happen."""
@@ -309,7 +310,7 @@ class Flight:
                 )
 
     async def _write_intent(self, bound: Bound, job: Job) -> None:
-        await self._cockpit.audit.record(
+        evidence = self._cockpit.audit.record(
             "command.intent",
             self.request.task_id,
             request=self.request.request_id,
@@ -319,7 +320,7 @@ class Flight:
             policy=self._cockpit.policy.version,
             stdin_bytes=len(job.stdin),
         )
-        await self._cockpit.ledger.start(self.request.request_id)
+        await asyncio.gather(evidence, self._cockpit.ledger.start(self.request.request_id))
         self.effect_begun = True
 
     async def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:

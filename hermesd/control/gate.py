@@ -22,7 +22,7 @@ from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
 from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover, in_doubt
 from hermesd.control.permits import approval_fault
 from hermesd.control.redaction import Redactor
-from hermesd.control.sandbox.base import Sandbox
+from hermesd.control.sandbox.base import Container, Sandbox
 from hermesd.control.settings import Policy
 from hermesd.control.takeover import Hands
 from hermesd.protocol import (
@@ -146,7 +146,7 @@ class Gate:
 
     async def _record(self, flight: Flight, result: CommandResult) -> CommandResult:
         try:
-            await self._audit.record(
+            evidence = self._audit.record(
                 "command.result",
                 result.task_id,
                 request=result.request_id,
@@ -160,7 +160,7 @@ class Gate:
                 summary=result.summary,
                 gain=result.gain.model_dump() if result.gain else None,
             )
-            await self._ledger.finish(result, self._now())
+            await asyncio.gather(evidence, self._ledger.finish(result, self._now()))
             await self._hands.count(result, self._now())
         except (LedgerError, AuditError) as error:
             return self._cannot_write(flight.request, error, begun=flight.effect_begun)
@@ -310,6 +310,10 @@ class Gate:
             timeout_ms=bound.job.timeout_ms,
         )
 
+    def _clear_away(self, container: Container) -> None:
+        """End a container behind the flight's back: its result need not wait for that."""
+        self._tasks.create_task(container.destroy(), name="clear-away")
+
     def _cockpit(self) -> Cockpit:
         return Cockpit(
             policy=self.policy,
@@ -318,6 +322,7 @@ class Gate:
             places=self._places,
             writing=self._writing,
             hands=self._hands,
+            clear_away=self._clear_away,
             ledger=self._ledger,
             audit=self._audit,
             redactor=self.redactor,
