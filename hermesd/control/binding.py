@@ -175,7 +175,7 @@ def _assemble(
         mounts.setdefault(root, Mount(root, "ro"))
     job = Job(
         argv=(
-            *(() if spec.tool else (spec.executable.encode(),)),
+            *((spec.executable.encode(),) if spec.executable else ()),
             *(_element(element, spec.args, values, index) for element in spec.argv),
         ),
         paths=tuple(paths),
