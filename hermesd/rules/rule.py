@@ -21,9 +21,9 @@ from pydantic import (
     model_validator,
 )
 
+from hermesd.durations import parse_duration
 from hermesd.events import Event, Severity
 from hermesd.incidents import fingerprint
-from hermesd.durations import parse_duration
 from hermesd.rules.matcher import Matcher, parse_matcher, reader
 from hermesd.rules.titles import parse_template
 
