@@ -34,6 +34,7 @@ from hermesd.pipeline.resolutions import Resolutions
 from hermesd.pipeline.runner import Runner
 from hermesd.sources.making import source_maker
 from hermesd.sources.schedule import ScheduleSource
+from hermesd.sources.sessions import Sessions
 from hermesd.sources.settings import SourceSettings
 from hermesd.sources.supervisor import Supervisor
 from hermesd.sources.zygote import Zygote, start_zygote
@@ -82,7 +83,7 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
             config=lambda: current.config,
             now=utc_now,
         )
-        timekeeping = StoredMemory(store, "schedule")
+        timekeeping, sessions = StoredMemory(store, "schedule"), Sessions(StoredMemory(store, "mqtt"))
         runner = Runner(kit)
         inbox = Inbox(
             store,
@@ -93,10 +94,20 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
         )
         await inbox.open()
         dispatcher = Dispatcher(
-            store, audit, metrics, inbox, runner, kit.resolutions, config=kit.config, now=utc_now
+            store,
+            audit,
+            metrics,
+            inbox,
+            runner,
+            kit.resolutions,
+            bulletin=kit.bulletin,
+            config=kit.config,
+            now=utc_now,
         )
         built_in = {"schedule": lambda: ScheduleSource(lambda: current.config.schedules, timekeeping)}
-        make = source_maker(zygote, platform.node(), metrics, environ, built_in)
+        make = source_maker(
+            zygote, platform.node(), metrics, environ, built_in, sessions=sessions, bulletin=kit.bulletin
+        )
         supervisor = Supervisor(make, metrics)
 
         async def reload() -> str:

@@ -18,6 +18,10 @@ MAX_LABELS: Final = 64
 MAX_TEXT: Final = 4096
 
 
+RETAINED_TYPE: Final = "hermesd.retained"
+"""How something stood before hermesd listened: it updates what is known, and no rule judges it."""
+
+
 class EventStatus(StrEnum):
     """`firing` and `resolved` are a sender's judgement; `reading` is a measure that rules judge."""
 

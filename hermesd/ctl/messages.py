@@ -147,6 +147,7 @@ STAGE_OUTCOMES: Final = {
 SOURCE_STATES: Final = {
     "running": Text("running", "运行中"),
     "waiting": Text("died, will be restarted", "已中断，等待重启"),
+    "halted": Text("stopped until a reload", "已停止，重新加载后再启动"),
     "off": Text("off", "已关闭"),
 }
 RUN_KINDS: Final = {

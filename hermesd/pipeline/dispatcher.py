@@ -20,9 +20,11 @@ from typing import Any, Final, Protocol
 from hermesd.audit import AuditError, AuditLog
 from hermesd.config import Config
 from hermesd.incidents import Incident, Run
+from hermesd.pipeline.announcing import incident_notice
 from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.judging import Judged, judge_batch
 from hermesd.pipeline.resolutions import Resolutions
+from hermesd.sources.bulletin import Bulletin
 from hermesd.state.events import mark_decided, prune, undecided_events
 from hermesd.state.store import Store, StoreError
 from hermesd.telemetry import Metrics
@@ -56,6 +58,7 @@ class Dispatcher:
         starter: Starter,
         resolutions: Resolutions,
         *,
+        bulletin: Bulletin,
         config: Callable[[], Config],
         now: Callable[[], datetime],
     ) -> None:
@@ -65,6 +68,7 @@ class Dispatcher:
         self._inbox = inbox
         self._starter = starter
         self._resolutions = resolutions
+        self._bulletin = bulletin
         self._config = config
         self._now = now
         self._pruned_at = 0.0
@@ -158,9 +162,11 @@ class Dispatcher:
             self._metrics.verdicts.labels(rule, kind).inc(count)
         for incident in judged.opened:
             log.warning("incident %s opened: %s", incident.id, incident.title)
+            self._bulletin.tell(incident_notice(incident))
         for incident in judged.resolved:
             log.info("incident %s resolved: %s", incident.id, incident.title)
             self._resolutions.publish(incident.id)
+            self._bulletin.tell(incident_notice(incident))
         for run in judged.started:
             self._starter.start(run)
         for run in judged.queued:

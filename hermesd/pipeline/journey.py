@@ -14,6 +14,7 @@ import logging
 
 from hermesd.clocks import StageTimeout
 from hermesd.incidents import Outcome, RunStatus
+from hermesd.pipeline.announcing import run_notice
 from hermesd.pipeline.ending import Ending, RunEnds, conclude
 from hermesd.pipeline.passage import Passage
 from hermesd.pipeline.stages.act import act
@@ -134,6 +135,7 @@ async def end(passage: Passage, ending: Ending) -> None:
     await passage.evidence()
     await passage.write()
     passage.kit.metrics.runs.labels(ending.outcome.value).inc()
+    passage.kit.bulletin.tell(run_notice(passage.run))
     passage.tell("")
     outcome = ending.outcome.value
     passage.say(f"{outcome}{ending.reason and ': '}{ending.reason}", "", outcome, last=True)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hermesd.agent.runbook import Runbook
-from hermesd.events import Event, EventStatus
+from hermesd.events import RETAINED_TYPE, Event, EventStatus
 from hermesd.incidents import Incident, IncidentStatus, Run, RunKind
 from hermesd.pipeline.scheduled import Placed, is_slot, place_slot
 from hermesd.pipeline.slots import new_task_id, place_run
@@ -35,7 +35,7 @@ from hermesd.state.incidents import find_incident, find_open_incident, open_inci
 from hermesd.state.marks import Mark, reading_mark, set_mark
 from hermesd.state.rule_states import load_rule_state, save_rule_state
 
-MARKED_TYPES: Final = ("host.", "health.")
+MARKED_TYPES: Final = ("host.", "health.", RETAINED_TYPE)
 """Types whose newest event is kept as a mark: what is known of the host. Others could be endless."""
 
 Key = tuple[str, str]
@@ -100,7 +100,8 @@ class _Batch:
         event = stored.event
         incident_ids = []
         verdicts: list[dict[str, Any]] = [self._place(event, now).to_record()] if is_slot(event) else []
-        for verdict, state in judge_all(self._rules.values(), event, self._recall, now):
+        rules = self._rules.values() if event.type != RETAINED_TYPE else ()
+        for verdict, state in judge_all(rules, event, self._recall, now):
             self._remember((verdict.rule, verdict.fingerprint), state)
             applied = self._apply(verdict, event, now)
             verdicts.append(applied.to_record())

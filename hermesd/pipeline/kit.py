@@ -7,7 +7,7 @@ reload changes no run under way. This module must never hold anything of one run
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from hermesd.agent.planner import Planner
@@ -17,6 +17,7 @@ from hermesd.incidents import Run
 from hermesd.pipeline.follow import Followers
 from hermesd.pipeline.hands import Hands
 from hermesd.pipeline.resolutions import Resolutions
+from hermesd.sources.bulletin import Bulletin
 from hermesd.state.store import Store
 from hermesd.telemetry import Metrics
 
@@ -37,3 +38,4 @@ class Kit:
     resolutions: Resolutions
     config: Callable[[], Config]
     now: Callable[[], datetime]
+    bulletin: Bulletin = field(default_factory=Bulletin)

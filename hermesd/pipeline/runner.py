@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from hermesd.audit import AuditError
 from hermesd.incidents import Outcome, Run, RunStatus
+from hermesd.pipeline.announcing import run_notice
 from hermesd.pipeline.ending import Ending
 from hermesd.pipeline.journey import end, travel, withdraw_all
 from hermesd.pipeline.kit import Kit
@@ -150,19 +151,21 @@ class Runner:
         reason = words_of(self._kit.config().agent.language).cancelled.format(who=who)
         now = self._kit.now()
 
-        def cancel(connection: sqlite3.Connection) -> bool:
+        def cancel(connection: sqlite3.Connection) -> Run | None:
             queued = find_run(connection, task_id)
             if queued is None or queued.status is not RunStatus.QUEUED:
-                return False
+                return None
             ended = replace(
                 queued, status=RunStatus.ENDED, outcome=Outcome.CANCELLED, reason=reason, ended_at=now
             )
             update_run(connection, ended)
-            return True
+            return ended
 
-        if not await self._kit.store.write(cancel):
+        cancelled = await self._kit.store.write(cancel)
+        if cancelled is None:
             return None
         await self._kit.audit.record("run.ended", task_id, outcome=Outcome.CANCELLED.value, reason=reason)
+        self._kit.bulletin.tell(run_notice(cancelled))
         return RunStatus.ENDED.value
 
     async def _set_paused(self, who: str, *, paused: bool) -> None:

@@ -8,7 +8,7 @@ a body may be cut (`truncatedAlerts`), and then absence does not mean that anyth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -53,6 +53,11 @@ def read_notification(body: Any, source: str, now: datetime) -> Notification:
     data = as_object(body)
     if data.get("version") not in ("4", None):
         raise Unreadable("version: only Alertmanager's version 4 is understood")
+    return read_each(data, lambda alert: read_alert(alert, source, now))
+
+
+def read_each(data: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Event]) -> Notification:
+    """Read the alerts of a body one by one. Raise Unreadable when there are some and none can be read."""
     alerts = data.get("alerts")
     if not isinstance(alerts, list):
         raise Unreadable("alerts is not a list")
@@ -60,7 +65,7 @@ def read_notification(body: Any, source: str, now: datetime) -> Notification:
     refused: list[str] = []
     for number, alert in enumerate(alerts):
         try:
-            events.append(read_alert(as_object(alert), source, now))
+            events.append(read(as_object(alert)))
         except Unreadable as error:
             refused.append(f"alerts.{number}: {error}")
     if refused and not events:
@@ -88,9 +93,14 @@ def read_alert(alert: Mapping[str, Any], source: str, now: datetime) -> Event:
         subject=f"{labels.get('alertname', '')} {fingerprint}".strip(),
         labels=labels,
         status=EventStatus(status),
-        severity=_SEVERITIES.get(labels.get("severity", "").lower(), Severity.WARNING),
+        severity=severity_of(labels),
         text=_words(as_object(alert.get("annotations") or {})),
     )
+
+
+def severity_of(labels: Mapping[str, str]) -> Severity:
+    """Return how bad a `severity` label says it is."""
+    return _SEVERITIES.get(labels.get("severity", "").lower(), Severity.WARNING)
 
 
 def _words(annotations: Mapping[str, Any]) -> str:

@@ -29,6 +29,10 @@ class SourceFailed(Exception):  # noqa: N818 - it is named for what became of th
     """A source cannot go on for a reason outside the program. ``str()`` says it to a person."""
 
 
+class SourceHalted(SourceFailed):
+    """A source must not go on by itself: trying again would do harm. A person must change something."""
+
+
 class Unreadable(Exception):  # noqa: N818 - it is a property of the input
     """Input from a stranger is not an event. ``str()`` says why, and quotes none of it."""
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from hermesd.sources.base import Source
+from hermesd.sources.bulletin import Bulletin
 from hermesd.sources.host import HostSource
 from hermesd.sources.probe import Probe
+from hermesd.sources.sessions import Sessions
 from hermesd.sources.settings import BuiltIn, HealthSettings, HostSettings, MqttSettings, SourceSettings
 from hermesd.sources.supervisor import Make
 from hermesd.sources.zygote import Zygote
@@ -24,12 +26,16 @@ def source_maker(
     metrics: Metrics,
     environ: Mapping[str, str],
     built_in: Mapping[str, Callable[[], Source]] = MappingProxyType({}),
+    *,
+    sessions: Sessions | None = None,
+    bulletin: Bulletin | None = None,
 ) -> Make:
     """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials.
 
-    ``built_in`` makes the sources of the daemon's own, by their kind.
+    ``built_in`` makes the sources of the daemon's own, by their kind. ``bulletin`` is what those tell
+    that speak to others too.
     """
-    sessions: dict[str, set[str]] = {}
+    kept, news = sessions or Sessions(), bulletin or Bulletin()
 
     def make(settings: SourceSettings) -> Source:
         if isinstance(settings, BuiltIn):
@@ -39,7 +45,7 @@ def source_maker(
         if isinstance(settings, MqttSettings):
             from hermesd.sources.mqtt import MqttSource  # noqa: PLC0415 - see above
 
-            return MqttSource(settings, host, metrics, environ=environ, sessions=sessions)
+            return MqttSource(settings, host, metrics, environ=environ, sessions=kept, bulletin=news)
         if isinstance(settings, HealthSettings):
             from hermesd.sources.health import HealthSource  # noqa: PLC0415 - see above
 

@@ -4,13 +4,11 @@ The broker keeps this client's session while it is away and sends again whatever
 acknowledged. So a message is acknowledged once its event is durable, or once it is known that it
 never will be one (unreadable, retained, not asked for): bad input neither blocks nor kills.
 
-Identity of a message: the `id` in its payload, else topic, payload and the time in the payload,
-else nothing. A message of the last kind is delivered at least once: sent again to the process that
-took it in, it keeps its id; sent again to a successor of that process, it becomes a second event of
-the same incident.
+One connection is one life of the source; the supervisor reconnects, with back-off and jitter, for
+ever, unless another client has taken the session: then going on would throw that one out in turn.
 
-One connection is one life of the source; the supervisor reconnects, with back-off and jitter. This
-module must never discard a message that could become an event, and never hold more of them than
+While it is connected it tells: a retained `PREFIX/HOST/status` with a last will, incidents, and how
+runs ended. This module must never discard a message that could become an event, and never hold more of them than
 the window.
 """
 
@@ -18,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
+import ssl
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,22 +28,26 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from hermesd import __version__
 from hermesd.events import Event
-from hermesd.protocol import ProtocolError, check_json
+from hermesd.protocol import ProtocolError
 from hermesd.sources.base import (
     Deliver,
-    EventIds,
     InboxFull,
     Now,
     Sleep,
     SourceFailed,
+    SourceHalted,
     Unreadable,
     utc_now,
 )
-from hermesd.sources.fields import as_object, cut, digest, read_id, storable
-from hermesd.sources.plain import Defaults, read_plain
+from hermesd.sources.bulletin import Bulletin
+from hermesd.sources.fields import cut, storable
 from hermesd.sources.secrets import read_secret
-from hermesd.sources.settings import MqttSettings, Topic
+from hermesd.sources.sessions import Sessions
+from hermesd.sources.settings_mqtt import MqttSettings, Topic
+from hermesd.sources.takeover import SESSION_TAKEN_OVER, Churn
+from hermesd.sources.topics import Message, MessageReader
 from hermesd.telemetry import Metrics
 
 if TYPE_CHECKING:
@@ -56,17 +59,17 @@ QOS: Final = 1
 REFUSED: Final = 128
 """Reason codes from here on mean that a subscription was refused."""
 
-ANSWER_SECONDS: Final = 10.0
-SHORT_LIFE_S: Final = 5.0
-REMEMBERED: Final = 1000
-MAX_PAYLOAD_BYTES: Final = 1 << 20
+CONNECTION_LOST: Final = frozenset({7, 128})
+"""What paho calls an end of the connection that nobody announced: its own code, and MQTT 5's."""
 
-Sessions = dict[str, set[str]]
-"""The topic filters that each client id has subscribed to, as far as this process knows."""
+ANSWER_SECONDS: Final = 10.0
+FAREWELL_SECONDS: Final = 1.0
+SHORT_LIFE_S: Final = 5.0
+KNOWN_TOPICS: Final = 10_000
 
 
 class MqttSource:
-    """Subscribes and delivers. ``sessions`` outlives the source, so that filters that go are unsubscribed."""
+    """Subscribes, delivers and tells. ``sessions`` outlives the source, so that filters that go are unsubscribed."""
 
     kind = "mqtt"
 
@@ -78,37 +81,83 @@ class MqttSource:
         *,
         environ: Mapping[str, str],
         sessions: Sessions,
+        bulletin: Bulletin | None = None,
         now: Now = utc_now,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.name = settings.name
         self.client_id = settings.client_id or _client_id(host, settings.name)
+        self.prefix = f"{settings.publish.prefix}/{_level(host)}"
         self._settings = settings
         self._metrics = metrics
         self._environ = environ
         self._sessions = sessions
+        self._bulletin = bulletin or Bulletin()
         self._now = now
         self._sleep = sleep
-        self._ids = EventIds(settings.name)
-        self._given: OrderedDict[str, str] = OrderedDict()
+        self._churn = Churn()
+        self._reader = MessageReader(settings.name, now)
+        self._known: dict[str, Topic | None] = {}
+        sessions.told.setdefault(self.client_id, self._bulletin.last)
 
     async def run(self, deliver: Deliver) -> None:
         """Serve one connection. Raise SourceFailed when there is none or when it ends."""
         client = await self._client()
         connection = _Connection(client)
-        where = f"{self._settings.host}:{self._settings.port}"
-        began = time.monotonic()
+        began, established = time.monotonic(), False
         try:
             async with client:
+                established = True
                 await self._subscribe(client)
-                log.info("%s: connected to %s as %s", self.name, where, self.client_id)
-                while True:
-                    await self._take_in(
-                        connection, await connection.next_group(self._settings.window), deliver
-                    )
+                await self._say(client, "online")
+                log.info("%s: connected to %s as %s", self.name, self._where, self.client_id)
+                await self._serve(client, connection, deliver)
         except aiomqtt.MqttError as error:
-            lived = time.monotonic() - began
-            raise SourceFailed(_ending(where, self.client_id, lived, error)) from None
+            raise self._end(error, time.monotonic() - began, established=established) from None
+
+    async def _serve(self, client: aiomqtt.Client, connection: _Connection, deliver: Deliver) -> None:
+        """Receive and tell until cancelled; a stop that is meant is told as one, which a last will is not."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._receive(connection, deliver), name=f"{self.name}-receive")
+                if self._settings.publish.enabled:
+                    group.create_task(self._publish(client), name=f"{self.name}-publish")
+        except BaseExceptionGroup as ended:
+            raise ended.exceptions[0] from None
+        except asyncio.CancelledError:
+            await self._say(client, "stopped", seconds=FAREWELL_SECONDS)
+            raise
+
+    async def _receive(self, connection: _Connection, deliver: Deliver) -> None:
+        while True:
+            await self._take_in(connection, await connection.next_group(self._settings.window), deliver)
+
+    async def _publish(self, client: aiomqtt.Client) -> None:
+        """Tell what the bulletin has, in order; what the broker did not take is told at the next connection."""
+        told = self._sessions.told
+        while True:
+            for number, notice in await self._bulletin.after(told[self.client_id]):
+                payload = json.dumps(notice.content, ensure_ascii=False)
+                await client.publish(f"{self.prefix}/{notice.topic}", payload, qos=QOS)
+                told[self.client_id] = number
+
+    async def _say(self, client: aiomqtt.Client, state: str, seconds: float = ANSWER_SECONDS) -> None:
+        """Set the retained status. That it cannot be set is said, and ends nothing by itself."""
+        if not self._settings.publish.enabled:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await client.publish(f"{self.prefix}/status", self._status(state), qos=QOS, retain=True)
+        except (TimeoutError, aiomqtt.MqttError) as error:
+            log.warning("%s: the status %s could not be told: %s", self.name, state, error or "too slow")
+
+    def _status(self, state: str) -> str:
+        since = self._now().isoformat(timespec="seconds")
+        return json.dumps({"state": state, "since": since, "source": self.name, "version": __version__})
+
+    @property
+    def _where(self) -> str:
+        return f"{self._settings.host}:{self._settings.port}"
 
     async def _client(self) -> aiomqtt.Client:
         settings = self._settings
@@ -122,10 +171,14 @@ class MqttSource:
             identifier=self.client_id,
             protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
             **(self._session_of_5() if five else {"clean_session": False}),
-            tls_params=aiomqtt.TLSParameters(ca_certs=settings.ca_file or None) if settings.tls else None,
+            tls_context=await asyncio.to_thread(_tls, settings) if settings.tls else None,
+            will=self._will() if settings.publish.enabled else None,
             keepalive=settings.keepalive_s,
             timeout=ANSWER_SECONDS,
         )
+
+    def _will(self) -> aiomqtt.Will:
+        return aiomqtt.Will(f"{self.prefix}/status", self._status("lost"), qos=QOS, retain=True)
 
     def _session_of_5(self) -> dict[str, Any]:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -139,29 +192,26 @@ class MqttSource:
         Always, whether or not the broker kept the session: a broker that lost it is silent otherwise.
         """
         wanted = {topic.filter for topic in self._settings.topic}
-        for filter_ in sorted(self._sessions.get(self.client_id, set()) - wanted):
+        for filter_ in sorted(await self._sessions.filters(self.client_id) - wanted):
             await client.unsubscribe(filter_)
-        self._sessions[self.client_id] = wanted
+        await self._sessions.keep(self.client_id, wanted)
         for topic in self._settings.topic:
-            codes = await client.subscribe(topic.filter, **self._how(topic))
+            codes = await client.subscribe(topic.filter, **self._how())
             if any(_code(code) >= REFUSED for code in codes):
                 raise SourceFailed(f"the broker refused the subscription to {topic.filter}")
 
-    def _how(self, topic: Topic) -> dict[str, Any]:
+    def _how(self) -> dict[str, Any]:
+        """Return the options of a subscription: with MQTT 5 a kept one is not sent its retained messages again."""
         if self._settings.protocol != "5":
             return {"qos": QOS}
-        retained = (
-            SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE
-            if topic.retained
-            else SubscribeOptions.RETAIN_DO_NOT_SEND
-        )
+        retained = SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
         return {"options": SubscribeOptions(qos=QOS, retainHandling=retained)}
 
     async def _take_in(
         self, connection: _Connection, group: Sequence[aiomqtt.Message], deliver: Deliver
     ) -> None:
         """Deliver a group as one, then acknowledge each of it, in the order in which it came."""
-        events = [event for message in group if (event := self._event(connection, message)) is not None]
+        events = [event for message in group for event in self._events(connection, message)]
         while events:
             try:
                 await deliver(events)
@@ -172,55 +222,52 @@ class MqttSource:
         for message in group:
             connection.acknowledge(message)
 
-    def _event(self, connection: _Connection, message: aiomqtt.Message) -> Event | None:
-        """Return the message's event; None, logged and counted, when there is none in it."""
-        topic = next((one for one in self._settings.topic if message.topic.matches(one.filter)), None)
+    def _events(self, connection: _Connection, message: aiomqtt.Message) -> Sequence[Event]:
+        """Return the message's events; none, logged and counted, when it cannot be read."""
+        name = str(message.topic)
+        if name.startswith(f"{self.prefix}/"):
+            return ()  # hermesd's own words: hearing itself it would never come to rest
+        topic = self._topic_of(message)
         if topic is None:
-            self._set_aside(message, "no configured topic asks for it")
-        elif message.retain and not topic.retained:
-            log.debug("%s: a retained message on %s starts nothing", self.name, message.topic)
-        else:
-            try:
-                return self._read(topic, message, again=connection.is_sent_again(message))
-            except (Unreadable, ProtocolError) as error:
-                self._set_aside(message, str(error))
-        return None
-
-    def _set_aside(self, message: aiomqtt.Message, reason: str) -> None:
-        log.warning("%s: a message on %s is no event: %s", self.name, cut(str(message.topic), 200), reason)
-        self._metrics.unreadable.labels(self.name).inc()
-
-    def _read(self, topic: Topic, message: aiomqtt.Message, *, again: bool) -> Event:
-        payload, name = bytes(message.payload), storable(str(message.topic))
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise Unreadable(f"longer than {MAX_PAYLOAD_BYTES} bytes")
-        data = read_payload(topic.mode, payload)
-        defaults = Defaults(
-            source=self.name,
-            type=topic.type,
-            fixed_type=True,
-            id=self._own_id(name, payload, has_time="time" in data or "timestamp" in data, again=again),
-            now=self._now(),
-            labels={**topic.labels, "topic": cut(name, 1024)},
-            severity=topic.severity,
-            unit=topic.unit,
-            subject=cut(name, 1024),
+            return self._set_aside(name, "no configured topic asks for it")
+        sent = Message(
+            storable(name),
+            bytes(message.payload),
+            retained=bool(message.retain),
+            again=connection.is_sent_again(message),
+            attributes=_user_properties(message),
+            content_type=getattr(message.properties, "ContentType", "") or "",
         )
-        sent_id = read_id(data.get("id"))
-        return read_plain({**data, "id": f"{name} {sent_id}" if sent_id else None}, defaults)
+        try:
+            return self._reader.read(topic, sent)
+        except (Unreadable, ProtocolError) as error:
+            return self._set_aside(name, str(error))
 
-    def _own_id(self, topic: str, payload: bytes, *, has_time: bool, again: bool) -> str:
-        """Return the id of a message whose payload has none, as the module's first lines say."""
-        content = digest(topic.encode(), payload)
-        if has_time:
-            return content
-        if again and content in self._given:
-            return self._given[content]
-        self._given[content] = self._ids.next()
-        self._given.move_to_end(content)
-        if len(self._given) > REMEMBERED:
-            self._given.popitem(last=False)
-        return self._given[content]
+    def _topic_of(self, message: aiomqtt.Message) -> Topic | None:
+        name = str(message.topic)
+        if name not in self._known:
+            if len(self._known) >= KNOWN_TOPICS:
+                self._known.clear()
+            asked = (one for one in self._settings.topic if message.topic.matches(one.filter))
+            self._known[name] = next(asked, None)
+        return self._known[name]
+
+    def _set_aside(self, name: str, reason: str) -> Sequence[Event]:
+        log.warning("%s: a message on %s is no event: %s", self.name, cut(name, 200), reason)
+        self._metrics.unreadable.labels(self.name).inc()
+        return ()
+
+    def _end(self, error: aiomqtt.MqttError, lived: float, *, established: bool) -> SourceFailed:
+        """Say why the connection ended, and whether another one may be tried."""
+        code = _code(getattr(error.__cause__ or error, "rc", None))
+        if not established:
+            self._churn.not_established()
+        elif code == SESSION_TAKEN_OVER or (code in CONNECTION_LOST and self._churn.ended(self._now())):
+            return SourceHalted(
+                f"another client took over the session {self.client_id} at {self._where}; not connecting again:"
+                " give each client a client_id of its own, then reload"
+            )
+        return SourceFailed(_ending(self._where, self.client_id, lived, error))
 
 
 class _Connection:
@@ -264,27 +311,6 @@ class _Connection:
         return on_message
 
 
-def read_payload(mode: str, payload: bytes) -> Mapping[str, Any]:
-    """Return a payload as the plain object that it stands for. Raise Unreadable or ProtocolError."""
-    if mode == "json":
-        found = check_json(payload)
-        return {"value": found} if _is_number(found) else as_object(found)
-    try:
-        text = payload.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"not UTF-8 at byte {error.start}") from None
-    if mode == "text":
-        return {"text": text}
-    try:
-        return {"value": float(text)}
-    except ValueError:
-        raise Unreadable("not a number") from None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _code(code: Any) -> int:
     """Return a SUBACK's code as a number: MQTT 5 wraps it in an object."""
     value: int = getattr(code, "value", code)
@@ -302,3 +328,23 @@ def _ending(where: str, client_id: str, lived: float, error: Exception) -> str:
     if lived < SHORT_LIFE_S and "Disconnected" in str(error):
         return f"the broker {where} ended the connection at once; does another client use the id {client_id}?"
     return f"no connection to the broker {where}: {cause}"
+
+
+def _user_properties(message: aiomqtt.Message) -> Mapping[str, str]:
+    return dict(getattr(message.properties, "UserProperty", ()))
+
+
+def _tls(settings: MqttSettings) -> ssl.SSLContext:
+    """Return the context that checks the broker's certificate and shows ours, if any. Raise SourceFailed."""
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+        if settings.cert_file:
+            context.load_cert_chain(settings.cert_file, settings.key_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise SourceFailed(f"ca_file, cert_file or key_file cannot be used: {error}") from None
+    return context
+
+
+def _level(host: str) -> str:
+    """Return a host's name as one level of a topic."""
+    return "".join("_" if char in "/+#" or not char.isprintable() else char for char in host) or "localhost"

@@ -1,15 +1,15 @@
 """Plain JSON objects as events: what a person writes with `mosquitto_pub` or `curl`.
 
 Known keys are `id, type, time, subject, labels, status, severity, value, unit, text` (or
-`message`); any other key with a plain value becomes a label. CloudEvents are the same with another
-envelope around. This module must never let a stranger speak in the name of hermesd's own sources.
+`message`); any other key with a plain value becomes a label. This module must never
+let a stranger speak in the name of hermesd's own sources.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from hermesd.events import MAX_LABELS, Event, Severity
 from hermesd.sources.base import Unreadable
 from hermesd.sources.fields import (
     MAX_LABEL_VALUE,
-    as_object,
     label_text,
     read_id,
     read_labels,
@@ -27,19 +26,14 @@ from hermesd.sources.fields import (
     read_status,
     read_text,
     read_time,
-    short_id,
 )
 
-OWN_TYPES: Final = ("host.", "health.", "alertmanager.", "hermesd.")
+OWN_TYPES: Final = ("host.", "health.", "alertmanager.", "grafana.", "hermesd.")
 """What hermesd says itself: an event of such a type from outside is refused."""
 
 _KNOWN: Final = frozenset(
     {"id", "type", "time", "timestamp", "subject", "labels", "status", "severity"}
     | {"value", "unit", "text", "message"}
-)
-_ENVELOPE: Final = frozenset(
-    {"specversion", "id", "source", "type", "time", "subject", "data", "data_base64"}
-    | {"datacontenttype", "dataschema"}
 )
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 _MAX_UNIT: Final = 32
@@ -92,30 +86,6 @@ def read_plain(data: Mapping[str, Any], defaults: Defaults) -> Event:
     )
 
 
-def is_cloudevent(data: Mapping[str, Any]) -> bool:
-    """Tell a structured CloudEvent from a plain object."""
-    return "specversion" in data
-
-
-def read_cloudevent(data: Mapping[str, Any], defaults: Defaults) -> Event:
-    """Return the event of a structured CloudEvent 1.0. Raise Unreadable.
-
-    Its identity is the sender's `source` and `id` together; `source` becomes the label `origin`.
-    Extension attributes become labels; `data`, when it is an object, is read as a plain object.
-    """
-    if data.get("specversion") != "1.0":
-        raise Unreadable("specversion: only CloudEvents 1.0 is understood")
-    origin, sent_id = read_text(data.get("source"), "source", MAX_LABEL_VALUE), read_id(data.get("id"))
-    if not origin or not sent_id or not data.get("type"):
-        raise Unreadable("a CloudEvent needs id, source and type")
-    content = data.get("data")
-    inner = dict(as_object(content)) if isinstance(content, dict) else {"text": _as_text(content)}
-    extensions = {name: item for name, item in data.items() if name not in _ENVELOPE}
-    outer = {name: data[name] for name in ("time", "subject") if data.get(name) is not None}
-    whole = {**extensions, **inner, **outer, "id": short_id(f"{origin} {sent_id}"), "type": data["type"]}
-    return read_plain(whole, replace(defaults, labels={**defaults.labels, "origin": origin}))
-
-
 def read_type(value: Any, default: str) -> str:
     """Return the event's type, the default when absent. Raise Unreadable for one that is not the sender's."""
     if value is None:
@@ -125,7 +95,3 @@ def read_type(value: Any, default: str) -> str:
     if value.startswith(OWN_TYPES):
         raise Unreadable("type: events of this type come from hermesd's own sources alone")
     return value
-
-
-def _as_text(content: Any) -> str | None:
-    return content if isinstance(content, str) or content is None else label_text(content, "data")

@@ -1,7 +1,8 @@
 """Keeps sources alive: one named task each, and a restart with back-off for one that died.
 
 A source's death is its own: the others go on, `status` shows it, the log says it once for each new
-reason. This is the one place among the sources where any exception is caught.
+reason. One that must not go on by itself is halted: it stays so until a reload, and an event of
+HALTED_TYPE is the alarm; the same event resolves when it is started again. This is the one place among the sources where any exception is caught.
 
 This module must never know a kind of source, and never drop what a source delivered.
 """
@@ -16,8 +17,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from hermesd.events import Event
-from hermesd.sources.base import Deliver, Now, Sleep, Source, SourceFailed, utc_now
+from hermesd.events import Event, EventStatus, Severity
+from hermesd.sources.base import (
+    Deliver,
+    InboxFull,
+    Now,
+    Sleep,
+    Source,
+    SourceFailed,
+    SourceHalted,
+    utc_now,
+)
 from hermesd.sources.settings import SourceSettings
 from hermesd.telemetry import Metrics
 
@@ -30,14 +40,16 @@ LIVED_LONG_S: Final = 60.0
 
 STOP_SECONDS: Final = 10.0
 
+HALTED_TYPE: Final = "hermesd.source_halted"
+
 Make = Callable[[SourceSettings], Source]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How a source stands, for `status`. ``state`` is `running`, `waiting` (to be restarted) or `off`.
+    """How a source stands, for `status`.
 
-    ``error`` is why it died last, empty once it has lived long or delivered since.
+    ``state`` is `running`, `waiting` (to be restarted), `halted` (until a reload) or `off`; ``error`` is why it died last, empty once it has lived long or delivered since.
     """
 
     name: str
@@ -56,6 +68,7 @@ class _Kept:
     settings: SourceSettings
     state: SourceState
     task: asyncio.Task[None] | None = None
+    alarmed: bool = False
 
     def change(self, **changes: Any) -> None:
         self.state = replace(self.state, **changes)
@@ -107,22 +120,26 @@ class Supervisor:
         if group is None or deliver is None:
             raise RuntimeError("sources are started only while the supervisor runs")
         async with self._changing:
+            alarmed: set[str] = set()
             for name, kept in list(self._kept.items()):
-                if wanted.get(name) != kept.settings:
+                if wanted.get(name) != kept.settings or kept.state.state == "halted":
                     await _stop(kept)
                     del self._kept[name]
+                    alarmed |= {name} if kept.alarmed else set()
             for one in wanted.values():
                 if one.name not in self._kept:
-                    self._kept[one.name] = self._start(one, group, deliver)
+                    self._kept[one.name] = self._start(one, group, deliver, alarmed=one.name in alarmed)
 
     def states(self) -> tuple[SourceState, ...]:
         """Return how each configured source stands now, by name."""
         now = self._now()
         return tuple(_settled(self._kept[name].state, now) for name in sorted(self._kept))
 
-    def _start(self, settings: SourceSettings, group: asyncio.TaskGroup, deliver: Deliver) -> _Kept:
+    def _start(
+        self, settings: SourceSettings, group: asyncio.TaskGroup, deliver: Deliver, *, alarmed: bool
+    ) -> _Kept:
         state = "running" if settings.enabled else "off"
-        kept = _Kept(settings, SourceState(settings.name, settings.kind, state, self._now()))
+        kept = _Kept(settings, SourceState(settings.name, settings.kind, state, self._now()), alarmed=alarmed)
         if settings.enabled:
             kept.task = group.create_task(self._keep(kept, deliver), name=f"source-{settings.name}")
         return kept
@@ -131,12 +148,18 @@ class Supervisor:
         """Run one source for ever: each pass of the loop is one life of it."""
         source: Source | None = None
         deaths = 0
+        if kept.alarmed:
+            await self._alarm(kept, deliver, EventStatus.RESOLVED)
         while True:
             kept.change(state="running", since=self._now())
             fault: BaseException = SourceFailed("it ended by itself")
             try:
                 source = source or self._make(kept.settings)
                 await source.run(self._noting(kept, deliver))
+            except SourceHalted as error:
+                self._bury(kept, error)
+                kept.change(state="halted")
+                return await self._alarm(kept, deliver, EventStatus.FIRING)
             except Exception as error:  # noqa: BLE001 - the supervisor is where a source's death ends
                 fault = _leaf(error)
             deaths = 1 if _lived_long(kept.state, self._now()) else deaths + 1
@@ -152,6 +175,28 @@ class Supervisor:
             log.warning("source %s died: %s", kept.settings.name, reason, exc_info=trace)
         self._metrics.source_restarts.labels(kept.settings.name).inc()
         kept.change(state="waiting", since=now, error=reason, restarts=kept.state.restarts + 1)
+
+    async def _alarm(self, kept: _Kept, deliver: Deliver, status: EventStatus) -> None:
+        """Tell as an event that the source was halted, or that it no longer is. Waits out a full inbox."""
+        now, name = self._now(), kept.settings.name
+        event = Event(
+            id=f"{status.value} {now.isoformat()}",
+            source=name,
+            type=HALTED_TYPE,
+            time=now,
+            subject=name,
+            labels={"source": name, "kind": kept.settings.kind},
+            status=status,
+            severity=Severity.CRITICAL,
+            text=kept.state.error,
+        )
+        while True:
+            try:
+                await deliver([event])
+                break
+            except InboxFull as full:
+                await self._sleep(full.retry_after_seconds)
+        kept.alarmed = status is EventStatus.FIRING
 
     def _noting(self, kept: _Kept, deliver: Deliver) -> Deliver:
         async def deliver_and_note(events: Sequence[Event]) -> None:

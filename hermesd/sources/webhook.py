@@ -32,8 +32,9 @@ from hermesd.sources.base import (
     Unreadable,
     utc_now,
 )
+from hermesd.sources.cloudevents import is_cloudevent, read_cloudevent
 from hermesd.sources.fields import as_object
-from hermesd.sources.plain import Defaults, is_cloudevent, read_cloudevent, read_plain
+from hermesd.sources.plain import Defaults, read_plain
 from hermesd.sources.secrets import read_secret
 from hermesd.sources.settings import WebhookSettings
 from hermesd.telemetry import Metrics

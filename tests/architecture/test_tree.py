@@ -19,6 +19,7 @@ HOMES = {
     "aiomqtt": {"sources/mqtt.py"},
     "apscheduler": {"sources/timetable.py"},
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
+    "jmespath": {"sources/mapping.py"},
     "paho": {"sources/mqtt.py"},
     "psutil": {"sources/facts.py", "sources/mounts.py", "sources/probe.py", "sources/zygote.py"},
     "requests": {"control/sandbox/engine.py"},

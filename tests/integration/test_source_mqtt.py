@@ -18,6 +18,7 @@ import pytest
 
 from hermesd.sources.base import InboxFull, SourceFailed
 from hermesd.sources.mqtt import MqttSource
+from hermesd.sources.sessions import Sessions
 from hermesd.sources.settings import MqttSettings, Secret, Topic
 from hermesd.telemetry import Metrics
 
@@ -120,7 +121,7 @@ def source_for(broker, *args, sessions=None, sleep=asyncio.sleep, metrics=None, 
         "web1",
         metrics or Metrics(),
         environ=environ or {},
-        sessions={} if sessions is None else sessions,
+        sessions=Sessions() if sessions is None else sessions,
         sleep=sleep,
     )
 
@@ -215,6 +216,7 @@ async def test_nothing_is_lost_or_doubled_when_hermesd_is_killed_again_and_again
     script = f"""
 import asyncio, json, os
 from hermesd.sources.mqtt import MqttSource
+from hermesd.sources.sessions import Sessions
 from hermesd.sources.settings import MqttSettings
 from hermesd.telemetry import Metrics
 file = os.open({str(ledger)!r}, os.O_WRONLY | os.O_APPEND)
@@ -223,7 +225,7 @@ async def deliver(events):
     os.write(file, b"".join(json.dumps([one.source, one.id]).encode() + b"\\n" for one in events))
     os.fsync(file)
 settings = MqttSettings.model_validate_json({settings!r})
-asyncio.run(MqttSource(settings, "web1", Metrics(), environ={{}}, sessions={{}}).run(deliver))
+asyncio.run(MqttSource(settings, "web1", Metrics(), environ={{}}, sessions=Sessions()).run(deliver))
 """
 
     def start():
@@ -351,22 +353,25 @@ async def test_equal_messages_are_different_events_unless_their_own_time_is_equa
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_retained_message_starts_nothing_unless_a_topic_says_so(broker, protocol):
+async def test_a_retained_message_updates_what_is_known_and_starts_nothing_unless_a_topic_says_so(
+    broker, protocol
+):
     await broker.publish(("t/old", '{"text": "old"}'), ("k/old", '{"text": "kept"}'), retain=True)
     topics = (Topic(filter="t/#"), Topic(filter="k/#", retained=True))
     inbox = Inbox()
     task = asyncio.create_task(source_for(broker, protocol, topics).run(inbox.deliver))
-    await inbox.wait_for(1)
-    await broker.publish(message(1))
     await inbox.wait_for(2)
-    assert sorted(inbox.texts) == ["1", "kept"]
+    await broker.publish(message(1))
+    await inbox.wait_for(3)
+    types = {one.text: one.type for one in inbox.events.values()}
+    assert types == {"1": "mqtt.message", "kept": "mqtt.message", "old": "hermesd.retained"}
     task.cancel()
     await asyncio.wait({task})
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_topic_that_was_taken_out_of_the_settings_is_unsubscribed(broker, protocol):
-    sessions, inbox = {}, Inbox()
+    sessions, inbox = Sessions(), Inbox()
     before = source_for(broker, protocol, (Topic(filter="t/#"), Topic(filter="old/#")), sessions=sessions)
     async with running(before, inbox, broker):
         pass
@@ -473,7 +478,7 @@ async def test_a_subscription_that_the_broker_refuses_is_said_in_words():
         settings = MqttSettings(
             kind="mqtt", name="mqtt", port=server.sockets[0].getsockname()[1], protocol="3.1.1", topic=TOPICS
         )
-        source = MqttSource(settings, "web1", Metrics(), environ={}, sessions={})
+        source = MqttSource(settings, "web1", Metrics(), environ={}, sessions=Sessions())
         with pytest.raises(SourceFailed, match="refused the subscription to t/#"):
             async with asyncio.timeout(10):
                 await source.run(Inbox().deliver)
@@ -482,7 +487,7 @@ async def test_a_subscription_that_the_broker_refuses_is_said_in_words():
 def test_client_ids_differ_by_host_and_source_and_fit_every_broker():
     def made(host, name):
         settings = MqttSettings(kind="mqtt", name=name, topic=(Topic(filter="a"),))
-        return MqttSource(settings, host, Metrics(), environ={}, sessions={}).client_id
+        return MqttSource(settings, host, Metrics(), environ={}, sessions=Sessions()).client_id
 
     ids = {made("web1", "mqtt"), made("web2", "mqtt"), made("web1", "other")}
     assert len(ids) == 3

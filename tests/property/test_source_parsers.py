@@ -10,9 +10,10 @@ from hermesd.events import MAX_LABELS, MAX_TEXT, event_from_record
 from hermesd.protocol import ProtocolError
 from hermesd.sources.alertmanager import read_notification
 from hermesd.sources.base import Unreadable
+from hermesd.sources.cloudevents import read_cloudevent
 from hermesd.sources.mounts import choose_mounts, parse_mountinfo
 from hermesd.sources.mqtt import read_payload
-from hermesd.sources.plain import OWN_TYPES, Defaults, read_cloudevent, read_plain
+from hermesd.sources.plain import OWN_TYPES, Defaults, read_plain
 from hermesd.sources.supervisor import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

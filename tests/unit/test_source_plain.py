@@ -5,8 +5,9 @@ import pytest
 from hermesd.events import EventStatus, Severity
 from hermesd.protocol import ProtocolError
 from hermesd.sources.base import Unreadable
+from hermesd.sources.cloudevents import read_cloudevent
 from hermesd.sources.mqtt import read_payload
-from hermesd.sources.plain import Defaults, read_cloudevent, read_plain
+from hermesd.sources.plain import Defaults, read_plain
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 DEFAULTS = Defaults(source="web", type="webhook.event", id="own-1", now=NOW, labels={})

@@ -360,7 +360,15 @@ def open_house(tmp_path, world):
         runner = Runner(kit)
         inbox = Inbox(store, metrics, limit=config.limits.inbox_events, receive_ms=2000, now=clock)
         dispatcher = Dispatcher(
-            store, told, metrics, inbox, runner, kit.resolutions, config=lambda: config, now=clock
+            store,
+            told,
+            metrics,
+            inbox,
+            runner,
+            kit.resolutions,
+            bulletin=kit.bulletin,
+            config=lambda: config,
+            now=clock,
         )
         await inbox.open()
         tasks = []
