@@ -8,8 +8,8 @@ One connection is one life of the source; the supervisor reconnects, with back-o
 ever, unless another client has taken the session: then going on would throw that one out in turn.
 
 While it is connected it tells: a retained `PREFIX/HOST/status` with a last will, incidents, and how
-runs ended. This module must never discard a message that could become an event, and never hold more of them than
-the window.
+runs ended. This module must never discard a message that could become an event, and never hold more of
+them than the window.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ KNOWN_TOPICS: Final = 10_000
 
 
 class MqttSource:
-    """Subscribes, delivers and tells. ``sessions`` outlives the source, so that filters that go are unsubscribed."""
+    """Subscribes, delivers and tells. ``sessions`` outlives the source, so that what goes is unsubscribed."""
 
     kind = "mqtt"
 
@@ -111,35 +111,40 @@ class MqttSource:
                 await self._subscribe(client)
                 await self._say(client, "online")
                 log.info("%s: connected to %s as %s", self.name, self._where, self.client_id)
+                _hear_cancellation()
                 await self._serve(client, connection, deliver)
         except aiomqtt.MqttError as error:
             raise self._end(error, time.monotonic() - began, established=established) from None
 
     async def _serve(self, client: aiomqtt.Client, connection: _Connection, deliver: Deliver) -> None:
         """Receive and tell until cancelled; a stop that is meant is told as one, which a last will is not."""
+        fault: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(connection, deliver), name=f"{self.name}-receive")
                 if self._settings.publish.enabled:
                     group.create_task(self._publish(client), name=f"{self.name}-publish")
         except BaseExceptionGroup as ended:
-            raise ended.exceptions[0] from None
+            fault = ended.exceptions[0]
         except asyncio.CancelledError:
             await self._say(client, "stopped", seconds=FAREWELL_SECONDS)
             raise
+        if fault is not None:
+            raise fault  # out here: its context would be the group that holds it, a ring
 
     async def _receive(self, connection: _Connection, deliver: Deliver) -> None:
         while True:
             await self._take_in(connection, await connection.next_group(self._settings.window), deliver)
 
     async def _publish(self, client: aiomqtt.Client) -> None:
-        """Tell what the bulletin has, in order; what the broker did not take is told at the next connection."""
+        """Tell what the bulletin has, in order; what the broker did not take is told at the next one."""
         told = self._sessions.told
         while True:
             for number, notice in await self._bulletin.after(told[self.client_id]):
                 payload = json.dumps(notice.content, ensure_ascii=False)
                 await client.publish(f"{self.prefix}/{notice.topic}", payload, qos=QOS)
                 told[self.client_id] = number
+                _hear_cancellation()
 
     async def _say(self, client: aiomqtt.Client, state: str, seconds: float = ANSWER_SECONDS) -> None:
         """Set the retained status. That it cannot be set is said, and ends nothing by itself."""
@@ -201,7 +206,7 @@ class MqttSource:
                 raise SourceFailed(f"the broker refused the subscription to {topic.filter}")
 
     def _how(self) -> dict[str, Any]:
-        """Return the options of a subscription: with MQTT 5 a kept one is not sent its retained messages again."""
+        """Return the options of a subscription: with MQTT 5 a kept one gets no retained messages again."""
         if self._settings.protocol != "5":
             return {"qos": QOS}
         retained = SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
@@ -264,8 +269,8 @@ class MqttSource:
             self._churn.not_established()
         elif code == SESSION_TAKEN_OVER or (code in CONNECTION_LOST and self._churn.ended(self._now())):
             return SourceHalted(
-                f"another client took over the session {self.client_id} at {self._where}; not connecting again:"
-                " give each client a client_id of its own, then reload"
+                f"another client took over the session {self.client_id} at {self._where};"
+                " not connecting again: give each client a client_id of its own, then reload"
             )
         return SourceFailed(_ending(self._where, self.client_id, lived, error))
 
@@ -328,6 +333,13 @@ def _ending(where: str, client_id: str, lived: float, error: Exception) -> str:
     if lived < SHORT_LIFE_S and "Disconnected" in str(error):
         return f"the broker {where} ended the connection at once; does another client use the id {client_id}?"
     return f"no connection to the broker {where}: {cause}"
+
+
+def _hear_cancellation() -> None:
+    """Raise CancelledError when this task was cancelled: `wait_for` of Python 3.11 may swallow that."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _user_properties(message: aiomqtt.Message) -> Mapping[str, str]:

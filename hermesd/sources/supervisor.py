@@ -2,7 +2,8 @@
 
 A source's death is its own: the others go on, `status` shows it, the log says it once for each new
 reason. One that must not go on by itself is halted: it stays so until a reload, and an event of
-HALTED_TYPE is the alarm; the same event resolves when it is started again. This is the one place among the sources where any exception is caught.
+HALTED_TYPE is the alarm; the same event resolves when it is started again. This is the one place
+among the sources where any exception is caught.
 
 This module must never know a kind of source, and never drop what a source delivered.
 """
@@ -49,7 +50,8 @@ Make = Callable[[SourceSettings], Source]
 class SourceState:
     """How a source stands, for `status`.
 
-    ``state`` is `running`, `waiting` (to be restarted), `halted` (until a reload) or `off`; ``error`` is why it died last, empty once it has lived long or delivered since.
+    ``state`` is `running`, `waiting` (to be restarted), `halted` (until a reload) or `off`. ``error``
+    is why it died last, empty once it has lived long or delivered since.
     """
 
     name: str

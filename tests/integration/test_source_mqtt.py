@@ -16,10 +16,13 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from hermesd.sources.base import InboxFull, SourceFailed
+from hermesd.sources.base import InboxFull, SourceFailed, SourceHalted
+from hermesd.sources.bulletin import Bulletin, Notice
+from hermesd.sources.mapping import Map
 from hermesd.sources.mqtt import MqttSource
 from hermesd.sources.sessions import Sessions
 from hermesd.sources.settings import MqttSettings, Secret, Topic
+from hermesd.sources.settings_mqtt import Publish
 from hermesd.telemetry import Metrics
 
 pytestmark = pytest.mark.slow
@@ -115,7 +118,9 @@ def settings_for(broker, protocol="5", topics=TOPICS, **more):
     return MqttSettings(kind="mqtt", name="mqtt", port=broker.port, protocol=protocol, topic=topics, **more)
 
 
-def source_for(broker, *args, sessions=None, sleep=asyncio.sleep, metrics=None, environ=None, **more):
+def source_for(
+    broker, *args, sessions=None, sleep=asyncio.sleep, metrics=None, environ=None, bulletin=None, **more
+):
     return MqttSource(
         settings_for(broker, *args, **more),
         "web1",
@@ -123,6 +128,7 @@ def source_for(broker, *args, sessions=None, sleep=asyncio.sleep, metrics=None, 
         environ=environ or {},
         sessions=Sessions() if sessions is None else sessions,
         sleep=sleep,
+        bulletin=bulletin,
     )
 
 
@@ -476,7 +482,14 @@ async def test_a_subscription_that_the_broker_refuses_is_said_in_words():
     server = await asyncio.start_server(refuse_subscriptions, "127.0.0.1", 0)
     async with server:
         settings = MqttSettings(
-            kind="mqtt", name="mqtt", port=server.sockets[0].getsockname()[1], protocol="3.1.1", topic=TOPICS
+            kind="mqtt",
+            name="mqtt",
+            port=server.sockets[0].getsockname()[1],
+            protocol="3.1.1",
+            topic=TOPICS,
+            publish=Publish(
+                enabled=False
+            ),  # a last will would make its first packet longer than this broker reads
         )
         source = MqttSource(settings, "web1", Metrics(), environ={}, sessions=Sessions())
         with pytest.raises(SourceFailed, match="refused the subscription to t/#"):
@@ -503,3 +516,335 @@ def test_the_private_name_of_aiomqtt_is_used_in_one_place():
         if re.search(r"(?<!self)\._client\b", line)
     }
     assert [name for name, _line in lines] == ["mqtt.py"]
+
+
+async def test_any_json_is_read_by_the_mapping_of_its_topic(broker):
+    found = Map(
+        each="readings",
+        id="no",
+        subject="join('/', [site, name])",
+        value="to_number(degrees)",
+        status="state == 'hot' && 'firing' || 'resolved'",
+        labels={"site": "site"},
+    )
+    topics = (Topic(filter="t/#"), Topic(filter="m/#", map=found, type="sensor.heat"))
+    inbox = Inbox()
+    async with running(source_for(broker, "5", topics), inbox, broker):
+        hot = {"no": 1, "site": "b", "name": "rack", "degrees": "41.5", "state": "hot"}
+        await broker.publish(("m/x", json.dumps({"readings": [hot, {**hot, "no": 2, "state": "fine"}]})))
+        await inbox.wait_for(2)
+    first, second = inbox.events.values()
+    assert (first.id, second.id) == ("m/x 1", "m/x 2")
+    assert (first.value, first.status, second.status) == (41.5, "firing", "resolved")
+    assert first.labels == {"site": "b", "topic": "m/x"}
+    assert (first.type, first.subject) == ("sensor.heat", "b/rack")
+
+
+async def test_what_telegraf_writes_single_and_batch_is_a_reading_for_each_number(broker):
+    disk = {
+        "fields": {"used_percent": 91.25, "free": 1000, "label": "root"},
+        "name": "disk",
+        "tags": {"host": "db1", "path": "/"},
+        "timestamp": 1767225600,
+    }
+    topics = (
+        Topic(filter="t/#"),
+        Topic(filter="telegraf/#", mode="telegraf", fields=("disk.used_percent", "usage_idle")),
+    )
+    cpu = {**disk, "name": "cpu", "fields": {"usage_idle": 3, "usage_user": 90}}
+    inbox = Inbox()
+    async with running(source_for(broker, "5", topics), inbox, broker):
+        await broker.publish(("telegraf/db1", json.dumps(disk)))
+        await broker.publish(("telegraf/db1", json.dumps({"metrics": [disk, cpu]})))
+        await inbox.wait_for(2)
+    first, second = inbox.events.values()  # the disk's metric came twice and is one event
+    assert (first.subject, first.value, first.status) == ("disk.used_percent", 91.25, "reading")
+    assert first.labels == {
+        "host": "db1",
+        "path": "/",
+        "metric": "disk",
+        "field": "used_percent",
+        "topic": "telegraf/db1",
+    }
+    assert first.time.isoformat() == "2026-01-01T00:00:00+00:00"
+    assert (second.subject, second.value) == ("cpu.usage_idle", 3.0)
+
+
+async def test_cloudevents_come_structured_and_binary(broker):
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    topics = (Topic(filter="t/#"), Topic(filter="ce/#", mode="cloudevents"))
+    event = {"specversion": "1.0", "id": "7", "source": "/backup", "type": "org.backup.failed"}
+    inbox = Inbox()
+    async with running(source_for(broker, "5", topics), inbox, broker):
+        await broker.publish(("ce/x", json.dumps({**event, "data": {"text": "no space", "host": "db1"}})))
+        binary = Properties(PacketTypes.PUBLISH)
+        binary.UserProperty = list({**event, "id": "8"}.items())
+        binary.ContentType = "application/json"
+        async with aiomqtt.Client("127.0.0.1", broker.port, protocol=aiomqtt.ProtocolVersion.V5) as client:
+            await client.publish("ce/x", b'{"value": 5}', qos=1, properties=binary)
+        await inbox.wait_for(2)
+    structured, binary = inbox.events.values()
+    assert (structured.id, structured.type, structured.text) == ("/backup 7", "org.backup.failed", "no space")
+    assert structured.labels == {"host": "db1", "origin": "/backup", "topic": "ce/x"}
+    assert (binary.id, binary.value, binary.type) == ("/backup 8", 5.0, "org.backup.failed")
+
+
+class Listener:
+    """Hears what hermesd tells under its prefix, retained messages first."""
+
+    def __init__(self, port):
+        self._port = port
+
+    @contextlib.asynccontextmanager
+    async def listening(self):
+        async with aiomqtt.Client("127.0.0.1", self._port) as client:
+            await client.subscribe("hermes/v1/#", qos=1)
+            self._messages = client.messages
+            yield
+
+    async def next(self):
+        async with asyncio.timeout(10):
+            found = await anext(self._messages)
+        return str(found.topic), json.loads(found.payload)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_retained_status_tells_that_hermesd_lives_and_that_it_was_stopped(broker, protocol):
+    inbox, listener = Inbox(), Listener(broker.port)
+    async with running(source_for(broker, protocol), inbox, broker), listener.listening():
+        topic, status = await listener.next()
+        assert (topic, status["state"]) == ("hermes/v1/web1/status", "online")
+    async with listener.listening():
+        assert (await listener.next())[1]["state"] == "stopped"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_the_last_will_tells_that_hermesd_is_lost_when_it_was_killed(broker, protocol):
+    settings = settings_for(broker, protocol).model_dump_json()
+    script = f"""
+import asyncio
+from hermesd.sources.mqtt import MqttSource
+from hermesd.sources.sessions import Sessions
+from hermesd.sources.settings import MqttSettings
+from hermesd.telemetry import Metrics
+settings = MqttSettings.model_validate_json({settings!r})
+asyncio.run(MqttSource(settings, "web1", Metrics(), environ={{}}, sessions=Sessions()).run(print))
+"""
+    listener = Listener(broker.port)
+
+    def start():
+        return subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+
+    async with listener.listening():
+        victim = start()
+        assert (await listener.next())[1]["state"] == "online"
+        victim.kill()
+        victim.wait()
+        assert (await listener.next())[1]["state"] == "lost"
+
+
+async def test_what_the_pipeline_tells_is_published_in_order_also_what_was_told_while_the_broker_was_away(
+    broker,
+):
+    bulletin, sessions = Bulletin(), Sessions()
+    source = source_for(broker, bulletin=bulletin, sessions=sessions, topics=(Topic(filter="#"),))
+    bulletin.tell(Notice("incidents/i1", {"status": "open"}))
+    inbox, listener = Inbox(), Listener(broker.port)
+    async with listener.listening():
+        task = asyncio.create_task(source.run(inbox.deliver))
+        assert (await listener.next())[0] == "hermes/v1/web1/status"
+        assert await listener.next() == ("hermes/v1/web1/incidents/i1", {"status": "open"})
+        bulletin.tell(Notice("runs/r1", {"outcome": "resolved"}))
+        assert await listener.next() == ("hermes/v1/web1/runs/r1", {"outcome": "resolved"})
+        task.cancel()
+        await asyncio.wait({task})
+    assert inbox.events == {}, "it heard itself"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_twin_that_keeps_taking_the_session_over_halts_the_source(broker, protocol):
+    """mosquitto 2.0.11 ends the connection without a word: the churn is all there is to see."""
+    inbox, source = Inbox(), source_for(broker, protocol)
+    for number in range(4):
+        life = asyncio.create_task(source.run(inbox.deliver))
+        await subscribed(broker, source, inbox)
+        async with aiomqtt.Client("127.0.0.1", broker.port, identifier=source.client_id):
+            await asyncio.wait({life}, timeout=10)
+        kind = SourceHalted if number == 3 else SourceFailed
+        assert type(life.exception()) is kind
+    assert "give each client a client_id of its own" in str(life.exception())
+
+
+async def test_a_broker_that_restarts_again_and_again_is_not_taken_for_a_twin(broker):
+    inbox, source = Inbox(), source_for(broker)
+    for _ in range(5):
+        life = asyncio.create_task(source.run(inbox.deliver))
+        await subscribed(broker, source, inbox)
+        broker.stop()
+        await asyncio.wait({life}, timeout=10)
+        with pytest.raises(SourceFailed):
+            await source.run(inbox.deliver)
+        assert type(life.exception()) is SourceFailed
+        broker.start()
+
+
+def remaining_length(size):
+    assert size < 128
+    return bytes([size])
+
+
+async def tell_of_a_takeover(reader, writer):
+    """A broker of MQTT 5 that welcomes a client and then says that another one has its session."""
+    while head := await reader.read(1):
+        size, shift = 0, 0
+        while True:
+            byte = (await reader.readexactly(1))[0]
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                break
+        body = await reader.readexactly(size)
+        if head[0] >> 4 == 1:
+            writer.write(b"\x20" + remaining_length(3) + b"\x01\x00\x00")
+        elif head[0] >> 4 == 8:
+            writer.write(b"\x90" + remaining_length(4) + body[:2] + b"\x00\x01")
+            writer.write(b"\xe0" + remaining_length(2) + b"\x8e\x00")
+    writer.close()
+
+
+async def test_a_broker_that_says_session_taken_over_halts_the_source_at_once():
+    server = await asyncio.start_server(tell_of_a_takeover, "127.0.0.1", 0)
+    async with server:
+        settings = MqttSettings(
+            kind="mqtt",
+            name="mqtt",
+            port=server.sockets[0].getsockname()[1],
+            topic=TOPICS,
+            publish=Publish(enabled=False),
+        )
+        source = MqttSource(settings, "web1", Metrics(), environ={}, sessions=Sessions())
+        with pytest.raises(SourceHalted, match="another client took over the session"):
+            async with asyncio.timeout(10):
+                await source.run(Inbox().deliver)
+
+
+async def test_it_subscribes_again_when_the_broker_has_lost_the_session(broker):
+    inbox, source = Inbox(), source_for(broker)
+    async with running(source, inbox, broker):
+        pass
+    broker.stop()
+    for kept in broker.folder.glob("*.db"):
+        kept.unlink()
+    broker.start()
+    async with running(source, inbox, broker):
+        await broker.publish(message(1))
+        await inbox.wait_for(1)
+    assert inbox.texts == ["1"]
+
+
+class Kept:
+    """What outlives the process: a value."""
+
+    def __init__(self):
+        self.state = {}
+
+    async def recall(self):
+        return self.state
+
+    async def remember(self, state):
+        self.state = json.loads(json.dumps(state))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_topics_that_changed_between_two_lives_keep_the_session_and_its_messages(broker, protocol):
+    """A persistent session ignores a changed list of topics unless what went is unsubscribed by name."""
+    kept, inbox, metrics = Kept(), Inbox(), Metrics()
+    old = (Topic(filter="t/#"), Topic(filter="old/#"))
+    async with running(source_for(broker, protocol, old, sessions=Sessions(kept)), inbox, broker):
+        pass
+    await broker.publish(message(1))  # while nobody is there
+    new = (Topic(filter="t/#"), Topic(filter="new/#"))
+    source = source_for(broker, protocol, new, sessions=Sessions(kept), metrics=metrics)
+    task = asyncio.create_task(source.run(inbox.deliver))
+    await inbox.wait_for(1)
+    await broker.publish(("old/x", "{}"), ("new/x", '{"text": "new"}'), message(2))
+    await inbox.wait_for(3)
+    assert inbox.texts == ["1", "new", "2"]
+    assert metrics.registry.get_sample_value("hermesd_unreadable_total", {"source": "mqtt"}) is None
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def run_openssl(*args):
+    subprocess.run(["openssl", *args], check=True, capture_output=True)
+
+
+def certificates(folder):
+    """Make a CA, and certificates of a server and of a client signed by it."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    files = ("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
+    run_openssl("req", "-x509", *key, *files, "-subj", "/CN=ca")
+    for name in ("server", "client"):
+        run_openssl(
+            *("req", *key, "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr"),
+            *("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+        )
+        run_openssl(
+            *("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/ca.pem", "-days", "2"),
+            *("-CAkey", f"{folder}/ca.key", "-CAcreateserial", "-copy_extensions", "copy"),
+            *("-out", f"{folder}/{name}.pem"),
+        )
+
+
+# The MQTT library leaves the socket of a handshake that failed to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_tls_checks_the_broker_and_shows_a_certificate_and_the_password_is_a_systemd_credential(
+    tmp_path, needs
+):
+    needs(shutil.which("openssl"), "openssl")
+    needs(shutil.which("mosquitto_passwd"), "mosquitto")
+    certificates(tmp_path)
+    set_password(tmp_path / "users", "hermes", "s3cret")
+    broker = Broker(
+        tmp_path,
+        f"allow_anonymous false\npassword_file {tmp_path}/users\ncafile {tmp_path}/ca.pem\n"
+        f"certfile {tmp_path}/server.pem\nkeyfile {tmp_path}/server.key\nrequire_certificate true",
+    )
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    (credentials / "mqtt_password").write_text("s3cret\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(credentials)}
+    more = {
+        "tls": True,
+        "ca_file": f"{tmp_path}/ca.pem",
+        "cert_file": f"{tmp_path}/client.pem",
+        "key_file": f"{tmp_path}/client.key",
+        "username": "hermes",
+        "password": Secret(credential="mqtt_password"),
+    }
+    broker.start()
+    try:
+        task = asyncio.create_task(source_for(broker, environ=environ, **more).run(Inbox().deliver))
+        async with (
+            aiomqtt.Client(
+                "127.0.0.1",
+                broker.port,
+                username="hermes",
+                password="s3cret",
+                tls_params=aiomqtt.TLSParameters(more["ca_file"], more["cert_file"], more["key_file"]),
+            ) as client,
+            asyncio.timeout(10),
+        ):
+            await client.subscribe("hermes/v1/web1/status")
+            assert json.loads((await anext(client.messages)).payload)["state"] == "online"
+        task.cancel()
+        await asyncio.wait({task})
+        stranger = {**more, "ca_file": ""}
+        with pytest.raises(SourceFailed, match="certificate verify failed"):
+            await source_for(broker, environ=environ, **stranger).run(Inbox().deliver)
+        with pytest.raises(SourceFailed, match="ca_file, cert_file or key_file cannot be used"):
+            await source_for(broker, environ=environ, **{**more, "ca_file": "/nowhere"}).run(Inbox().deliver)
+    finally:
+        broker.stop()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hermesd.events import Event
-from hermesd.sources.base import SourceFailed
+from hermesd.sources.base import InboxFull, SourceFailed, SourceHalted
 from hermesd.sources.settings import HostSettings
 from hermesd.sources.supervisor import Supervisor, pause_after
 from hermesd.telemetry import Metrics
@@ -259,3 +259,35 @@ async def test_every_source_has_stopped_when_the_supervisor_ends():
         await wait_idle(second)
     assert first.stopped.is_set()
     assert second.stopped.is_set()
+
+
+async def test_a_source_that_must_not_go_on_is_halted_with_an_alarm_until_a_reload(caplog):
+    clock, told = Clock(), []
+    sources = [Scripted("twin", [SourceHalted("a twin")]), Scripted("twin", [])]
+    faults = [InboxFull(3.0)]
+
+    async def deliver(events):
+        if faults:
+            raise faults.pop()
+        told.extend(events)
+
+    supervisor = Supervisor(lambda _settings: sources.pop(0), Metrics(), now=clock, sleep=clock.sleep)
+    task = asyncio.create_task(supervisor.run([settings("twin")], deliver))
+    async with asyncio.timeout(5):
+        while not told:
+            await asyncio.sleep(0)
+    (state,) = supervisor.states()
+    assert (state.state, state.error) == ("halted", "a twin")
+    assert "source twin died: a twin" in caplog.text
+    assert clock.pauses == [3.0], "the inbox was waited for, and no second life was planned"
+    second = sources[0]
+    await supervisor.apply([settings("twin")])
+    async with asyncio.timeout(5):
+        await second.idle.wait()
+    assert supervisor.states()[0].state == "running"
+    assert [(one.type, one.status, one.labels["source"]) for one in told] == [
+        ("hermesd.source_halted", "firing", "twin"),
+        ("hermesd.source_halted", "resolved", "twin"),
+    ]
+    task.cancel()
+    await asyncio.wait({task})
