@@ -12,9 +12,9 @@ from hermesd.sources.alertmanager import read_notification
 from hermesd.sources.base import Unreadable
 from hermesd.sources.cloudevents import read_cloudevent
 from hermesd.sources.mounts import choose_mounts, parse_mountinfo
-from hermesd.sources.mqtt import read_payload
 from hermesd.sources.plain import OWN_TYPES, Defaults, read_plain
 from hermesd.sources.supervisor import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause_after
+from hermesd.sources.topics import read_payload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULTS = Defaults(source="web", type="webhook.event", id="own", now=NOW, labels={"topic": "t"})

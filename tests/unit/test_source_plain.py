@@ -6,8 +6,8 @@ from hermesd.events import EventStatus, Severity
 from hermesd.protocol import ProtocolError
 from hermesd.sources.base import Unreadable
 from hermesd.sources.cloudevents import read_cloudevent
-from hermesd.sources.mqtt import read_payload
 from hermesd.sources.plain import Defaults, read_plain
+from hermesd.sources.topics import read_payload
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 DEFAULTS = Defaults(source="web", type="webhook.event", id="own-1", now=NOW, labels={})
