@@ -28,7 +28,7 @@ class Basic(Settings):
 
 
 class Hmac(Settings):
-    """A signature over the body (as it is after decompression), in a header, as hexadecimal digits.
+    """A signature over the body as it was sent, in a header, as hexadecimal digits.
 
     ``prefix`` stands before the digits. With a ``timestamp_header`` (seconds since 1970) what is signed
     is ``signed``, and a body older or newer than ``window_s``, or seen before, starts nothing.

@@ -9,9 +9,10 @@ This module must never wait for a run, and never answer for events that are not 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import math
+import ssl
+import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from aiohttp import web
 from hermesd.events import Event
 from hermesd.ipc.peers import bind
 from hermesd.protocol import ProtocolError, check_json
-from hermesd.sources.alertmanager import read_notification
+from hermesd.sources.alertmanager import Notification, read_notification
 from hermesd.sources.base import (
     Deliver,
     EventIds,
@@ -32,11 +33,13 @@ from hermesd.sources.base import (
     Unreadable,
     utc_now,
 )
-from hermesd.sources.cloudevents import is_cloudevent, read_cloudevent
+from hermesd.sources.cloudevents import from_binary, is_cloudevent, read_cloudevent
 from hermesd.sources.fields import as_object
+from hermesd.sources.grafana import read_grafana
+from hermesd.sources.mapping import read_mapped
 from hermesd.sources.plain import Defaults, read_plain
-from hermesd.sources.secrets import read_secret
-from hermesd.sources.settings import WebhookSettings
+from hermesd.sources.proofs import Door, Seal, make_seal, open_door
+from hermesd.sources.settings_webhook import Hook, Tls, WebhookSettings
 from hermesd.telemetry import Metrics
 
 log = logging.getLogger("hermesd.sources.webhook")
@@ -51,6 +54,13 @@ JSON_TYPES: Final = frozenset(
     {"application/json", "application/cloudevents+json", "application/cloudevents-batch+json"}
 )
 
+COMPRESSED: Final = frozenset({"gzip", "deflate"})
+_EITHER_FORMAT: Final = 32 + zlib.MAX_WBITS
+
+BINARY_PREFIX: Final = "ce-"
+"""What the headers of a CloudEvent in binary mode begin with."""
+
+Read = Callable[[Any], "Posted"]
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -63,7 +73,10 @@ class Posted:
 
 
 class WebhookSource:
-    """Serves `POST /alertmanager`, `POST /events` and `GET /healthz`. ``port`` is the one it got."""
+    """Serves `POST` to `/alertmanager`, `/grafana`, `/events` and its hooks, and `GET /healthz`.
+
+    ``port`` is the one it got.
+    """
 
     kind = "webhook"
 
@@ -86,9 +99,13 @@ class WebhookSource:
 
     async def run(self, deliver: Deliver) -> None:
         """Serve until cancelled. Raise SourceFailed when an address cannot be taken."""
-        token = await read_secret(self._settings.token, self._environ) if self._settings.token else ""
+        door = await open_door(self._settings, self._environ)
+        seal = await make_seal(self._settings, self._environ)
         runner = web.AppRunner(
-            self._application(deliver, token), access_log=None, shutdown_timeout=STOP_SECONDS
+            self._application(deliver, door, seal),
+            access_log=None,
+            shutdown_timeout=STOP_SECONDS,
+            auto_decompress=False,  # a signature is over what was sent, and `inflate` is bounded
         )
         await runner.setup()
         try:
@@ -109,33 +126,43 @@ class WebhookSource:
                 raise SourceFailed(f"cannot listen at {path}: {error}") from None
         if settings.listen:
             try:
-                await web.TCPSite(runner, settings.listen, settings.port).start()
+                tls = await asyncio.to_thread(_tls, settings.tls) if settings.tls else None
+                await web.TCPSite(runner, settings.listen, settings.port, ssl_context=tls).start()
             except OSError as error:
                 where = f"{settings.listen}:{settings.port}"
                 raise SourceFailed(f"cannot listen at {where}: {error.strerror or error}") from None
             self.port = next(address[1] for address in runner.addresses if isinstance(address, tuple))
 
-    def _application(self, deliver: Deliver, token: str) -> web.Application:
-        async def post_alerts(request: web.Request) -> web.StreamResponse:
-            return await self._take_in(request, self._read_alerts, deliver)
+    def _application(self, deliver: Deliver, door: Door, seal: Seal | None) -> web.Application:
+        def taking(read: Read) -> Respond:
+            async def post(request: web.Request) -> web.StreamResponse:
+                return await self._take_in(request, read, deliver, seal)
 
-        async def post_events(request: web.Request) -> web.StreamResponse:
-            return await self._take_in(request, self._read_events, deliver)
+            return post
 
         application = web.Application(
-            client_max_size=MAX_BODY_BYTES, middlewares=[_reasons_as_json, _only_with(token)]
+            client_max_size=MAX_BODY_BYTES, middlewares=[_reasons_as_json, _only_through(door)]
         )
-        application.router.add_post("/alertmanager", post_alerts)
-        application.router.add_post("/events", post_events)
+        application.router.add_post("/alertmanager", taking(self._read_alerts))
+        application.router.add_post("/grafana", taking(self._read_grafana))
+        application.router.add_post("/events", taking(self._read_events))
+        for hook in self._settings.hook:
+            application.router.add_post(hook.path, taking(self._reader_of(hook)))
         application.router.add_get("/healthz", _healthz)
         return application
 
     async def _take_in(
-        self, request: web.Request, read: Callable[[Any], Posted], deliver: Deliver
+        self, request: web.Request, read: Read, deliver: Deliver, seal: Seal | None
     ) -> web.Response:
-        body = await _body(request)
+        sent, attributes = await _body(request), _attributes(request)
+        if seal is not None and (reason := seal.refusal(request.headers, sent, self._now())):
+            return _answer(401, reason=reason)
+        if seal is not None and seal.was_seen(request.headers):
+            return _answer(202, accepted=0, repeated=True)
         try:
-            posted = read(check_json(body))
+            body = inflate(sent) if _encoding(request) in COMPRESSED else sent
+            data = from_binary(attributes, request.content_type, body) if attributes else check_json(body)
+            posted = read(data)
         except (Unreadable, ProtocolError) as error:
             self._metrics.unreadable.labels(self.name).inc()
             log.warning("%s: refused a body on %s: %s", self.name, request.path, error)
@@ -148,10 +175,17 @@ class WebhookSource:
             return _later(str(full), full.retry_after_seconds)
         except TimeoutError:
             return _later("the events could not be stored in time", 1.0)
+        if seal is not None:
+            seal.let_through(request.headers, self._now())
         return _answer(202, accepted=len(posted.events), **posted.notes)
 
     def _read_alerts(self, body: Any) -> Posted:
-        found = read_notification(body, self.name, self._now())
+        return self._posted(read_notification(body, self.name, self._now()))
+
+    def _read_grafana(self, body: Any) -> Posted:
+        return self._posted(read_grafana(body, self.name, self._now(), self._ids.next()))
+
+    def _posted(self, found: Notification) -> Posted:
         notes: dict[str, Any] = {}
         if found.truncated:
             notes["truncated"] = found.truncated
@@ -175,15 +209,72 @@ class WebhookSource:
         )
         return read_cloudevent(data, defaults) if is_cloudevent(data) else read_plain(data, defaults)
 
+    def _reader_of(self, hook: Hook) -> Read:
+        def read(body: Any) -> Posted:
+            defaults = Defaults(
+                source=self.name,
+                type=hook.type,
+                fixed_type=not hook.map.type,
+                id=self._ids.next(),
+                now=self._now(),
+                labels=hook.labels,
+                severity=hook.severity,
+            )
+            return Posted(read_mapped(hook.map, body, defaults), {})
+
+        return read
+
 
 async def _body(request: web.Request) -> bytes:
-    if request.content_type not in JSON_TYPES:
+    if _encoding(request) not in {"", "identity", *COMPRESSED}:
+        raise web.HTTPUnsupportedMediaType(text="want a body as it is, or compressed by gzip or deflate")
+    if request.content_type not in JSON_TYPES and not _attributes(request):
         raise web.HTTPUnsupportedMediaType(text="want a body of type application/json")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout(text="the body did not come in time") from None
+
+
+def _encoding(request: web.Request) -> str:
+    return request.headers.get("Content-Encoding", "").strip().lower()
+
+
+def inflate(packed: bytes) -> bytes:
+    """Return what was compressed. Stops at MAX_BODY_BYTES, whatever is in it. Raise Unreadable."""
+    unpacking = zlib.decompressobj(_EITHER_FORMAT)
+    try:
+        body = unpacking.decompress(packed, MAX_BODY_BYTES + 1)
+    except zlib.error:
+        raise Unreadable("the body cannot be decompressed") from None
+    if len(body) > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, len(body))
+    if not unpacking.eof or unpacking.unused_data:
+        raise Unreadable("the body cannot be decompressed")
+    return body
+
+
+def _attributes(request: web.Request) -> dict[str, str]:
+    """Return the attributes of a CloudEvent in binary mode; without `ce-specversion` it is none."""
+    if f"{BINARY_PREFIX}specversion" not in request.headers:
+        return {}
+    found = ((name.lower(), value) for name, value in request.headers.items())
+    return {
+        name.removeprefix(BINARY_PREFIX): value for name, value in found if name.startswith(BINARY_PREFIX)
+    }
+
+
+def _tls(settings: Tls) -> ssl.SSLContext:
+    """Return the server's context; with a CA of clients it asks for their certificate. Raise SourceFailed."""
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=settings.client_ca_file or None)
+        context.load_cert_chain(settings.cert_file, settings.key_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise SourceFailed(f"cert_file, key_file or client_ca_file cannot be used: {error}") from None
+    if settings.client_ca_file:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -205,15 +296,16 @@ async def _reasons_as_json(request: web.Request, handler: Respond) -> web.Stream
         return answer
 
 
-def _only_with(token: str) -> Any:
-    """Return a middleware that lets nobody in without the token, but to `/healthz`."""
-    wanted = f"Bearer {token}".encode()
+def _only_through(door: Door) -> Any:
+    """Return a middleware that lets nobody in whom the door does not, but to `/healthz`."""
 
     @web.middleware
     async def check(request: web.Request, handler: Respond) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if token and request.path != "/healthz" and not hmac.compare_digest(given, wanted):
-            raise web.HTTPUnauthorized(text="want the bearer token", headers={"WWW-Authenticate": "Bearer"})
+        if request.path != "/healthz" and not door.lets_in(request.headers):
+            wanted = door.challenge.partition(" ")[0]
+            raise web.HTTPUnauthorized(
+                text=f"want {wanted} authorization", headers={"WWW-Authenticate": door.challenge}
+            )
         return await handler(request)
 
     return check
