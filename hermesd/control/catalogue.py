@@ -37,7 +37,8 @@ class Output(_Part):
 
     ``columns`` are ``name:type`` for `table` (types text, integer, number, percent). ``relative_to``
     names the path argument that a row's `path` is relative to; ``with_args`` adds arguments to rows.
-    ``nothing`` is said in place of ``summary`` when no row is there but a total.
+    ``nothing`` is said in place of ``summary`` when no row is there but a total. ``keep``: the whole
+    output goes to the shelf, from where `artifact:read` and `chart:render` take it.
     """
 
     parser: Literal["text", "table", "key_value", "json_lines", "manifest", "gain"] = "text"
@@ -50,6 +51,7 @@ class Output(_Part):
     summary: str = ""
     nothing: str = "nothing found"
     ok_exits: tuple[int, ...] = (0,)
+    keep: bool = True
 
 
 class SandboxSpec(_Part):

@@ -325,7 +325,7 @@ class Flight:
 
     async def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:
         spec, shelf = bound.command.spec, self._cockpit.artifacts
-        kept = shelf is not None and not any(argument.type == "artifact" for argument in spec.args.values())
+        kept = shelf is not None and spec.output.keep
         read = await asyncio.to_thread(
             read_output, spec.output, ended, bound.values, self._cockpit.redactor, kept=kept
         )

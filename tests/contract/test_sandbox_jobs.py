@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -172,6 +173,23 @@ async def test_a_tool_runs_on_the_descriptor_of_its_path(execute, root, readable
 
     assert ended.exit_status == 0, ended.stderr
     assert b'"path": "big", "size_bytes": 5000' in ended.stdout
+
+
+async def test_a_database_is_looked_into_in_a_container_and_cannot_be_changed(
+    execute, root, readable, own_all
+):
+    connection = sqlite3.connect(root / "app.db")
+    connection.executescript("CREATE TABLE jobs (name TEXT); INSERT INTO jobs VALUES ('backup')")
+    connection.close()
+    own_all(root)
+    use = (PathUse(str(root), b"app.db"),)
+    _, found = await execute(Job((0, b"10", b"SELECT name FROM jobs"), use, tool="sqlite_query"), readable)
+    _, refused = await execute(Job((0, b"10", b"DELETE FROM jobs"), use, tool="sqlite_query"), readable)
+
+    assert (found.exit_status, found.stdout) == (0, b'{"name": "backup"}\n'), found.stderr
+    assert (refused.exit_status, refused.stdout) == (1, b"")
+    assert b"only reading is allowed" in refused.stderr
+    assert [path.name for path in root.iterdir()] == ["app.db"]
 
 
 async def test_a_previewed_cleanup_removes_what_it_listed_and_no_more(execute, root, own_all):

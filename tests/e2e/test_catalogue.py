@@ -1,7 +1,9 @@
 """The shipped catalogue through the real executor, each look in a real container."""
 
+import asyncio
 import contextlib
 import os
+import sqlite3
 
 import pytest
 
@@ -86,6 +88,34 @@ async def test_what_was_cut_is_read_on_and_a_secret_in_it_is_nowhere(pair):
     assert not any(b"hunter2secret" in path.read_bytes() for path in shelf.iterdir())
     nothing = await run(pair, "artifact:read", 3, digest="0" * 64)
     assert nothing["status"] == "refused"
+
+
+async def test_the_rows_of_a_look_become_bars_and_a_picture_that_is_kept(pair):
+    await pair.start("executor")
+    (pair.data / "big").write_bytes(b"x" * 80_000)
+    (pair.data / "small").write_bytes(b"x" * 40_000)
+    looked = await run(pair, "fs:largest", 1, path=str(pair.data))
+    asked = {"digest": looked["digest"], "label": "path", "value": "size_bytes"}
+    bars = await run(pair, "chart:render", 2, **asked)
+    assert bars["status"] == "succeeded", bars["reason"]
+    assert next(line for line in bars["output"].splitlines() if line.startswith("big ")).endswith(" 80,000")
+    picture = await run(pair, "chart:render", 3, **asked, form="svg")
+    kept = await run(pair, "artifact:read", 4, digest=picture["digest"])
+    assert kept["output"].startswith("<svg ")
+    assert kept["output"].rstrip().endswith("</svg>")
+
+
+async def test_rows_of_a_services_own_data_are_shown_to_nobody_before_a_person_agrees(pair, as_agent):
+    await pair.start("executor")
+    file = pair.data / "app.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.executescript("CREATE TABLE people (name TEXT); INSERT INTO people VALUES ('Ada')")
+    sql = "SELECT name FROM people"
+    asking = asyncio.create_task(as_agent(pair, "data:query", "r1", path=str(file), sql=sql))
+    operation = await pair.pending()
+    assert not asking.done()
+    assert (await pair.approve(operation["id"]))["outcome"] == "succeeded"
+    assert (await asking)["rows"] == [{"name": "Ada"}]
 
 
 async def test_what_only_a_person_may_do_becomes_a_ticket_with_the_words_to_run(pair):
