@@ -8,6 +8,7 @@ people, and says why. This module must never decide what may be run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from hermesd.audit import AuditLog, open_log
@@ -24,7 +26,7 @@ from hermesd.control.gate import Gate
 from hermesd.control.ledger import Ledger
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.auto import choose
-from hermesd.control.sandbox.base import SelfTest
+from hermesd.control.sandbox.base import Sandbox, SandboxError, SelfTest
 from hermesd.control.sandbox.pool import Pool
 from hermesd.control.server import AgentDesk, Engines, OperatorDesk, is_agent, may_operate
 from hermesd.control.settings import load_policy
@@ -38,6 +40,9 @@ _ANYONE_MAY_TRY: Final = 0o666
 """Mode of the sockets: the kernel names each peer, and the server turns strangers away unread."""
 _TRY_AGAIN_SECONDS: Final = 30.0
 """How often a missing sandbox is looked for again: an engine may start after the executor did."""
+_ENGINE_BACK_SECONDS: Final = 15.0
+"""For so long an engine that ended is waited for before another kind of sandbox is taken."""
+_ENGINE_LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -131,23 +136,33 @@ async def _sandbox(gate: Gate, found: _Found, audit: AuditLog) -> AsyncIterator[
             await gate.sandbox.close()
 
 
-async def _look(gate: Gate, found: _Found, audit: AuditLog) -> None:
+async def _look(gate: Gate, found: _Found, audit: AuditLog, wanted: str = "") -> None:
     """Choose a sandbox by its self-test and hand it to the gate, with its reasons."""
     settings = gate.policy.settings
     instance = await asyncio.to_thread(instance_of, Path(settings.state_dir))
-    choice = await choose(settings.sandbox, docker_sockets=settings.docker_sockets, instance=instance)
+    choice = await choose(
+        wanted or settings.sandbox, docker_sockets=settings.docker_sockets, instance=instance
+    )
     found.engines = Engines(choice.reasons, choice.self_test)
     gate.sandbox_reason = choice.self_test.reason
     if choice.sandbox is None:
         log.error("no usable sandbox, nothing will be executed: %s", choice.self_test.reason)
         return
-    reaped = await choice.sandbox.reap()
+    reaped = await _reaped(choice.sandbox)
     gate.degraded = choice.self_test.degraded
     gate.sandbox = Pool(choice.sandbox) if settings.prestart else choice.sandbox
     gate.sandbox_reason = f"{choice.sandbox.name} passed its self-test"
     await audit.record(
         "sandbox.chosen", sandbox=choice.sandbox.name, degraded=list(choice.self_test.degraded), reaped=reaped
     )
+
+
+async def _reaped(sandbox: Sandbox) -> int:
+    try:
+        return await sandbox.reap()
+    except SandboxError as error:
+        log.warning("what a former life left behind could not be removed: %s", error)
+        return 0
 
 
 def own_secrets(environ: Mapping[str, str]) -> list[str]:
@@ -169,9 +184,29 @@ def instance_of(state_dir: Path) -> str:
 
 async def _keep_looking(gate: Gate, found: _Found, audit: AuditLog) -> None:
     while True:
-        await asyncio.sleep(_TRY_AGAIN_SECONDS)
         if gate.sandbox is None:
+            await asyncio.sleep(_TRY_AGAIN_SECONDS)
             await _look(gate, found, audit)
+        else:
+            await gate.sandbox.ended()
+            await _prove_again(gate, gate.sandbox, found, audit)
+
+
+async def _prove_again(gate: Gate, lost: Sandbox, found: _Found, audit: AuditLog) -> None:
+    """Take a sandbox whose engine ended from the gate, and give it back after a new self-test alone."""
+    reason = "the container engine ended; nothing is executed before the self-test holds again"
+    gate.sandbox, gate.sandbox_reason = None, reason
+    found.engines = Engines({lost.name: reason}, SelfTest(usable=False, reason=reason))
+    log.warning("%s: %s", lost.name, reason)
+    await audit.record("sandbox.lost", sandbox=lost.name)
+    with contextlib.suppress(SandboxError):
+        await lost.close()
+    until = monotonic() + _ENGINE_BACK_SECONDS
+    while gate.sandbox is None and monotonic() < until:
+        await asyncio.sleep(_ENGINE_LOOK_SECONDS)
+        await _look(gate, found, audit, wanted=lost.name)
+    if gate.sandbox is None:
+        await _look(gate, found, audit)
 
 
 def _agent_socket(gate: Gate, desk: AgentDesk, audit: AuditLog) -> SocketServer:

@@ -163,6 +163,10 @@ class Sandbox(Protocol):
         """End containers that a former life of this instance left behind; return how many."""
         ...
 
+    async def ended(self) -> None:
+        """Return when the engine that was proved is gone, restarted or not; never, where there is none."""
+        ...
+
     async def close(self) -> None:
         """End what still runs and let go of the engine."""
         ...

@@ -76,6 +76,10 @@ class Bubblewrap:
         uid = self._identity_numbers()[0]
         return await asyncio.to_thread(leftovers.end, self._mark, uid, ours) + self._groups.sweep()
 
+    async def ended(self) -> None:
+        """Never return: there is no engine that could end."""
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         """End what still runs."""
         await asyncio.gather(*(container.destroy() for container in tuple(self._live)))

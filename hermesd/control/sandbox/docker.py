@@ -83,6 +83,14 @@ class Docker:
         await asyncio.gather(*(engine.remove(found) for found in old))
         return len(old)
 
+    async def ended(self) -> None:
+        """Return when the engine that answered is gone: the next one has to be proved anew."""
+        try:
+            engine = await self._ready_engine()
+        except SandboxError:
+            return
+        await engine.until_gone()
+
     async def close(self) -> None:
         """End what still runs and let go of the engine."""
         await asyncio.gather(*(container.destroy() for container in tuple(self._live.values())))

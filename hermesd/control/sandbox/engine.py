@@ -25,6 +25,8 @@ _NOT_THERE: Final = (404, 409)
 """Not found, or being removed."""
 
 LABEL: Final = "hermesd.instance"
+_WATCH: Final = b"GET /events?filters=%7B%22event%22%3A%5B%22none%22%5D%7D HTTP/1.1\r\nHost: engine\r\n\r\n"
+"""Asks for a stream of events of a kind that never happens: the stream's end is the engine's."""
 
 
 class EngineError(SandboxError):
@@ -141,6 +143,21 @@ class Engine:
             lambda: self._client.containers(all=True, filters=wanted), CALL_SECONDS, "list containers"
         )
         return [str(item["Id"]) for item in found]
+
+    async def until_gone(self) -> None:
+        """Return when the engine's process has ended. One that hangs is not gone."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self.path)
+        except OSError:
+            return
+        try:
+            writer.write(_WATCH)
+            while await reader.read(4096):
+                pass
+        except OSError:
+            return
+        finally:
+            writer.close()
 
     def close(self) -> None:
         """Let go of the engine's connections."""

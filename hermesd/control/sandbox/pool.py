@@ -80,6 +80,10 @@ class Pool:
         """End what a former life left behind."""
         return await self._sandbox.reap()
 
+    async def ended(self) -> None:
+        """Return when the engine behind it is gone."""
+        await self._sandbox.ended()
+
     async def close(self) -> None:
         """End the refilling, what waits, and the sandbox."""
         if self._task is not None:

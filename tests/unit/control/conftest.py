@@ -68,6 +68,9 @@ class PlayedSandbox:
     async def reap(self) -> int:
         return 0
 
+    async def ended(self) -> None:
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         return None
 

@@ -59,6 +59,9 @@ class CountingSandbox:
     async def reap(self):
         return 3
 
+    async def ended(self):
+        await asyncio.Event().wait()
+
     async def close(self):
         self.closed = True
 
