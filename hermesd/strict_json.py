@@ -34,9 +34,7 @@ def check_json(text: bytes) -> Any:
     try:
         decoded = text.decode("utf-8")
         _check_depth(decoded)
-        value = json.loads(
-            decoded, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-        )
+        value = _DECODER.decode(decoded)
         _refuse_lone_surrogates(decoded, value)
     except UnicodeDecodeError as error:
         raise ProtocolError(f"not UTF-8 at byte {error.start}") from None
@@ -85,3 +83,8 @@ def _finite(digits: str) -> float:
     if not math.isfinite(value):
         raise ProtocolError("a number is too large")
     return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+)

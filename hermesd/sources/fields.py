@@ -140,6 +140,8 @@ def digest(*parts: bytes) -> str:
 
 def storable(text: str) -> str:
     """Return the text as any store takes it: lone surrogates and NULs become visible escapes."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 

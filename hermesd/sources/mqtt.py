@@ -237,7 +237,7 @@ class MqttSource:
             return self._set_aside(name, "no configured topic asks for it")
         sent = Message(
             storable(name),
-            bytes(message.payload),
+            message.payload,
             retained=bool(message.retain),
             again=connection.is_sent_again(message),
             attributes=_user_properties(message),
@@ -280,6 +280,7 @@ class _Connection:
 
     def __init__(self, client: aiomqtt.Client) -> None:
         self._messages = client.messages
+        self._waiting = client._queue  # noqa: SLF001 - its public iterator makes a task for each message
         self._paho: paho.Client = client._client  # noqa: SLF001 - manual acknowledgement has no public name
         self._again: set[int] = set()
         self._paho.manual_ack_set(True)
@@ -288,8 +289,8 @@ class _Connection:
     async def next_group(self, most: int) -> list[aiomqtt.Message]:
         """Wait for a message; return it with those that have come besides, ``most`` at most."""
         group = [await anext(self._messages)]
-        while len(group) < most and len(self._messages):
-            group.append(await anext(self._messages))
+        while len(group) < most and not self._waiting.empty():
+            group.append(self._waiting.get_nowait())
         return group
 
     def is_sent_again(self, message: aiomqtt.Message) -> bool:

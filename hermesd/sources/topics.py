@@ -77,9 +77,10 @@ class MessageReader:
             )
             return [_under(message.topic, event) for event in events] if topic.map.id else events
         plain = read_payload(topic.mode, message.payload)
-        defaults = self._defaults(topic, message, has_time="time" in plain or "timestamp" in plain)
         sent_id = read_id(plain.get("id"))
-        return [read_plain({**plain, "id": f"{message.topic} {sent_id}" if sent_id else None}, defaults)]
+        own_id = read_id(f"{message.topic} {sent_id}") if sent_id else ""
+        has_time = "time" in plain or "timestamp" in plain
+        return [read_plain({**plain, "id": None}, self._defaults(topic, message, own_id, has_time=has_time))]
 
     def _cloudevent(self, topic: Topic, message: Message) -> Event:
         if "specversion" in message.attributes:
@@ -89,13 +90,13 @@ class MessageReader:
         defaults = self._defaults(topic, message, has_time=True)
         return read_cloudevent(data, replace(defaults, fixed_type=False))
 
-    def _defaults(self, topic: Topic, message: Message, *, has_time: bool) -> Defaults:
+    def _defaults(self, topic: Topic, message: Message, own_id: str = "", *, has_time: bool) -> Defaults:
         name = cut(message.topic, 1024)
         return Defaults(
             source=self._name,
             type=topic.type,
             fixed_type=True,
-            id=self._own_id(message, has_time=has_time),
+            id=own_id or self._own_id(message, has_time=has_time),
             now=self._now(),
             labels={**topic.labels, "topic": name},
             severity=topic.severity,

@@ -84,10 +84,10 @@ def mark_decided(
     )
     if done.rowcount != 1:
         return False
-    connection.executemany(
-        "INSERT OR IGNORE INTO incident_events (event_seq, incident_id) VALUES (?, ?)",
-        [(seq, incident_id) for incident_id in incident_ids],
-    )
+    for incident_id in incident_ids:
+        connection.execute(
+            "INSERT OR IGNORE INTO incident_events (event_seq, incident_id) VALUES (?, ?)", (seq, incident_id)
+        )
     return True
 
 
