@@ -1,4 +1,4 @@
-"""A one-shot container by bubblewrap with its stub: from a validated request to the command's end.
+"""A one-shot container by bubblewrap with its stub: from a validated request to its first output byte.
 
 Cold: namespaces, mounts, the stub's interpreter and the command, all after the request came.
 Waiting: as the executor serves it, where one container of each lately used kind waits for a job.
@@ -18,7 +18,7 @@ from hermesd.control.sandbox.pool import Pool
 
 ROUNDS = 100
 PAUSE_SECONDS = 0.15
-JOB = Job(argv=(b"/usr/bin/true",))
+JOB = Job(argv=(b"/usr/bin/echo", b"ready"))
 
 
 def measure() -> list[dict]:
@@ -48,7 +48,9 @@ async def once(sandbox: Sandbox, pause: float) -> float:
     container = await sandbox.start(Profile())
     try:
         await container.resolve(JOB)
-        await container.run()
-        return (perf_counter() - began) * 1000
+        asked_ms = (perf_counter() - began) * 1000
+        first_ms = (await container.run()).first_ms
+        assert first_ms is not None
+        return asked_ms + first_ms
     finally:
         await container.destroy()

@@ -90,7 +90,8 @@ class Resolved:
 class Ended:
     """How a job ended. ``exit_status`` is the command's, or 128 + signal; None when it was killed.
 
-    ``ms`` is from the word to go until the end. ``timed_out``: its deadline ended it.
+    ``ms`` is from the word to go until the end, ``first_ms`` until the owner had the first byte that the
+    command wrote (None when it wrote none). ``timed_out``: its deadline ended it.
     ``truncated``: it wrote more than ``output_bytes``, and was ended for it.
     """
 
@@ -100,6 +101,7 @@ class Ended:
     ms: float
     timed_out: bool = False
     truncated: bool = False
+    first_ms: float | None = None
 
 
 class SandboxError(Exception):

@@ -126,6 +126,8 @@ class _Output:
 
     def __init__(self, limit: int) -> None:
         self._left = limit
+        self._began = monotonic()
+        self._first_ms: float | None = None
         self._parts: dict[bytes, list[bytes]] = {wire.STDOUT: [], wire.STDERR: []}
 
     def take(self, tag: bytes, payload: bytes) -> None:
@@ -133,6 +135,8 @@ class _Output:
         self._left -= len(payload)
         if tag not in self._parts or self._left < 0:
             raise SandboxError("the container sent something that is not of the protocol")
+        if self._first_ms is None:
+            self._first_ms = round((monotonic() - self._began) * 1000, 3)
         self._parts[tag].append(payload)
 
     def ended(
@@ -140,4 +144,4 @@ class _Output:
     ) -> Ended:
         """Return the whole as a result."""
         out, err = (b"".join(self._parts[tag]) for tag in (wire.STDOUT, wire.STDERR))
-        return Ended(exit_status, out, err, round(ms, 3), timed_out, truncated)
+        return Ended(exit_status, out, err, round(ms, 3), timed_out, truncated, self._first_ms)

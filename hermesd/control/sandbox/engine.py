@@ -145,13 +145,18 @@ class Engine:
         return [str(item["Id"]) for item in found]
 
     async def until_gone(self) -> None:
-        """Return when the engine's process has ended. One that hangs is not gone."""
+        """Return when the engine's process has ended. One that hangs is not gone.
+
+        An engine (or what stands before it) that refuses to be watched is never said to be gone.
+        """
         try:
             reader, writer = await asyncio.open_unix_connection(self.path)
         except OSError:
             return
         try:
             writer.write(_WATCH)
+            if (await reader.readline()).split()[1:2] not in ([], [b"200"]):
+                await asyncio.Event().wait()
             while await reader.read(4096):
                 pass
         except OSError:

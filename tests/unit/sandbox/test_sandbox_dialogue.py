@@ -55,6 +55,15 @@ async def test_output_and_end_become_a_result():
     assert (result.exit_status, result.stdout, result.stderr, result.ms) == (3, b"output", b"err", 1.5)
 
 
+async def test_the_first_byte_of_output_has_its_time_and_no_output_has_none():
+    spoken = await (await talk(frame(b"O", b"x"), ended(b"exited 0 9.0"))).run()
+    silent = await (await talk(ended(b"exited 0 9.0"))).run()
+
+    assert spoken.first_ms is not None
+    assert spoken.first_ms >= 0
+    assert silent.first_ms is None
+
+
 @pytest.mark.parametrize(("how", "flag"), [(b"timeout", "timed_out"), (b"truncated", "truncated")])
 async def test_a_command_that_was_ended_has_no_exit_status(how, flag):
     result = await (await talk(frame(b"O", b"x"), ended(how + b" 0 1.0"))).run()

@@ -16,7 +16,7 @@ from hermesd.control.sandbox import folders, remedies, seccomp, supply
 from hermesd.control.sandbox.base import Ended, Mount, Profile, SandboxError
 from hermesd.control.sandbox.cgroups import Groups, delegated
 from hermesd.control.sandbox.docker import create_settings
-from hermesd.control.sandbox.engine import EngineError, in_time
+from hermesd.control.sandbox.engine import Engine, EngineError, in_time
 from hermesd.control.sandbox.image import image_tag, image_tar
 from hermesd.control.sandbox.multiplexed import Multiplexed, read_header
 from hermesd.control.sandbox.selftest import PROMISES, read_report
@@ -315,3 +315,19 @@ def test_without_a_delegated_cgroup_status_says_what_is_weaker():
     assert "not for their sum" in weaker
     assert "Delegate=yes" in weaker
     assert Groups(None).create(1, Profile()) is None
+
+
+@pytest.mark.parametrize(("answer", "gone"), [(b"HTTP/1.1 200 OK", True), (b"HTTP/1.1 403 Forbidden", False)])
+async def test_an_engine_is_gone_when_its_stream_ends_and_not_when_it_refuses_one(tmp_path, answer, gone):
+    async def serve(_reader, writer):
+        writer.write(answer + b"\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    path = str(tmp_path / "engine.sock")
+    async with await asyncio.start_unix_server(serve, path):
+        watching = asyncio.create_task(Engine(path, None).until_gone())
+        done, _ = await asyncio.wait([watching], timeout=2 if gone else 0.2)
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert bool(done) == gone
