@@ -104,14 +104,14 @@ class MqttSource:
         """Serve one connection. Raise SourceFailed when there is none or when it ends."""
         client = await self._client()
         connection = _Connection(client)
-        began, established = time.monotonic(), False
+        began, established, cancelled = time.monotonic(), False, _cancellations()
         try:
             async with client:
                 established = True
                 await self._subscribe(client)
                 await self._say(client, "online")
                 log.info("%s: connected to %s as %s", self.name, self._where, self.client_id)
-                _hear_cancellation()
+                _hear_cancellation(cancelled)
                 await self._serve(client, connection, deliver)
         except aiomqtt.MqttError as error:
             raise self._end(error, time.monotonic() - began, established=established) from None
@@ -144,7 +144,7 @@ class MqttSource:
                 payload = json.dumps(notice.content, ensure_ascii=False)
                 await client.publish(f"{self.prefix}/{notice.topic}", payload, qos=QOS)
                 told[self.client_id] = number
-                _hear_cancellation()
+                _hear_cancellation(0)
 
     async def _say(self, client: aiomqtt.Client, state: str, seconds: float = ANSWER_SECONDS) -> None:
         """Set the retained status. That it cannot be set is said, and ends nothing by itself."""
@@ -336,10 +336,15 @@ def _ending(where: str, client_id: str, lived: float, error: Exception) -> str:
     return f"no connection to the broker {where}: {cause}"
 
 
-def _hear_cancellation() -> None:
-    """Raise CancelledError when this task was cancelled: `wait_for` of Python 3.11 may swallow that."""
+def _cancellations() -> int:
+    """Return how often this task was cancelled; a task group that failed may leave one behind."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    return task.cancelling() if task is not None else 0
+
+
+def _hear_cancellation(before: int) -> None:
+    """Raise CancelledError when this task was cancelled since: `wait_for` of Python 3.11 may swallow that."""
+    if _cancellations() > before:
         raise asyncio.CancelledError
 
 

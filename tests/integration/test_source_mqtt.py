@@ -848,3 +848,30 @@ async def test_tls_checks_the_broker_and_shows_a_certificate_and_the_password_is
             await source_for(broker, environ=environ, **{**more, "ca_file": "/nowhere"}).run(Inbox().deliver)
     finally:
         broker.stop()
+
+
+async def test_one_task_lives_through_many_connections(broker):
+    """A supervisor runs one life after the other in its task: what ended one must not end the next."""
+    inbox, source = Inbox(), source_for(broker)
+    ends = []
+
+    async def lives():
+        while True:
+            try:
+                await source.run(inbox.deliver)
+            except SourceFailed as error:
+                ends.append(error)
+                await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(lives())
+    await subscribed(broker, source, inbox)
+    broker.stop()
+    while not ends:
+        await asyncio.sleep(0.01)
+    broker.start()
+    await subscribed(broker, source, inbox)
+    await broker.publish(message(1))
+    await inbox.wait_for(1)
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait({task})
