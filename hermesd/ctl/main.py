@@ -17,6 +17,7 @@ import hermesd
 from hermesd.ctl import messages as m
 from hermesd.ctl.asking import Answer, Refused, Silent, ask, payload_or_stop, why_refused
 from hermesd.ctl.border import run
+from hermesd.ctl.events import emit, explain, schedules
 from hermesd.ctl.exits import Exit, Stop
 from hermesd.ctl.options import Group, option, with_session
 from hermesd.ctl.queue import HELP_RELEASE, queue, release_target
@@ -136,6 +137,10 @@ cli.add_command(queue)
 def release(session: Session, target: str) -> Exit:
     """Give a taken-over target back."""
     return release_target(session, target)
+
+
+for command in (schedules, emit, explain):
+    cli.add_command(command)
 
 
 @cli.command("pause", words=m.HELP_PAUSE)

@@ -23,6 +23,8 @@ from hermesd.incidents import Run, RunKind, RunStatus
 from hermesd.ipc.messages import Code, Kind
 from hermesd.ipc.server import Peer, Reply, RequestError
 from hermesd.pipeline.asked import text_in
+from hermesd.pipeline.emitted import read_emitted
+from hermesd.pipeline.explaining import Explanations
 from hermesd.pipeline.follow import Follower, Line
 from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.kit import Kit
@@ -31,6 +33,7 @@ from hermesd.pipeline.runner import Runner
 from hermesd.pipeline.slots import new_task_id
 from hermesd.pipeline.words import stage_line
 from hermesd.protocol import Envelope
+from hermesd.sources.base import InboxFull
 
 MAX_WORDS: Final = 1000
 GONE_SECONDS: Final = 15.0
@@ -69,13 +72,17 @@ class Desk:
         self._kit = kit
         self._runner = runner
         self._reload = reload
+        self._inbox = inbox
         self._lookups = Lookups(kit, runner, inbox, sources, audit_folder)
+        explanations = Explanations(kit)
         self._looked_up: dict[str, Lookup] = {
             Kind.STATUS: self._lookups.status,
             Kind.INCIDENTS: self._lookups.incidents,
             Kind.RUNS: self._lookups.runs,
             Kind.SHOW: self._lookups.show,
             Kind.AUDIT_VERIFY: self._lookups.verify,
+            Kind.EXPLAIN: explanations.explain,
+            Kind.SCHEDULES: explanations.schedules,
         }
         self._steered: dict[str, Steering] = {
             Kind.ASK: self._ask,
@@ -83,6 +90,7 @@ class Desk:
             Kind.RESUME: self._resume,
             Kind.CANCEL: self._cancel,
             Kind.RELOAD: self._reload_config,
+            Kind.EMIT: self._emit,
         }
 
     async def answer(self, peer: Peer, request: Envelope, reply: Reply) -> dict[str, Any]:
@@ -120,6 +128,15 @@ class Desk:
         )
         await self._runner.place(run)
         return {"task_id": run.task_id}
+
+    async def _emit(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        """Put an event of a person into the inbox; answer once it is durable."""
+        event = read_emitted(payload, peer.uid, self._kit.now())
+        try:
+            await self._inbox.accept([event])
+        except InboxFull as full:
+            raise RequestError(Code.NOT_NOW, str(full)) from None
+        return {"id": event.id, "type": event.type, "status": event.status.value}
 
     async def _pause(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
         task_id = text_in(payload, "task_id", "")

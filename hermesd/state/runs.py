@@ -71,6 +71,14 @@ def runs_of_incident(connection: sqlite3.Connection, incident_id: str) -> list[R
     return [_run(row) for row in rows]
 
 
+def runs_of_event(connection: sqlite3.Connection, event_id: str) -> list[Run]:
+    """Return every run that the event started, oldest first."""
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM runs WHERE event_id = ? ORDER BY seq", (from_text(event_id),)
+    )
+    return [_run(row) for row in rows]
+
+
 def _row(run: Run) -> tuple[Any, ...]:
     return (
         run.task_id,
