@@ -14,7 +14,6 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,7 +24,6 @@ from hermesd.agent.settings import ModelSettings
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, named, read_file, read_folder
 from hermesd.protocol import describe
-from hermesd.rules.book import RuleBook
 from hermesd.rules.rule import Rule
 from hermesd.sources.schedule_file import Schedule
 from hermesd.sources.settings import BuiltIn, SourceSettings, read_source
@@ -65,7 +63,7 @@ class AgentSettings(BaseModel):
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Config:
     """All that the agent process runs by. ``digest`` names this content; a run keeps its own."""
 
@@ -78,11 +76,6 @@ class Config:
     rules: tuple[Rule, ...]
     runbooks: Mapping[str, Runbook]
     schedules: tuple[Schedule, ...] = ()
-
-    @cached_property
-    def book(self) -> RuleBook:
-        """The rules as events meet them, arranged once for each configuration."""
-        return RuleBook(self.rules)
 
 
 def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None) -> Config:

@@ -130,7 +130,7 @@ class Dispatcher:
         def judge(connection: sqlite3.Connection) -> Judged:
             judged = judge_batch(
                 connection,
-                config.book,
+                config.rules,
                 places=config.limits.parallel_runs,
                 limit=limit,
                 now=self._now(),

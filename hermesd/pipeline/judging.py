@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from hermesd.events import RETAINED_TYPE, Event, EventStatus
 from hermesd.incidents import Incident, IncidentStatus, Run, RunKind
 from hermesd.pipeline.scheduled import Placed, is_slot, place_slot
 from hermesd.pipeline.slots import new_task_id, place_run
-from hermesd.rules.book import NO_RULES, RuleBook
 from hermesd.rules.engine import (
     RuleState,
     Verdict,
@@ -29,6 +28,7 @@ from hermesd.rules.engine import (
     render_goal,
     state_from_record,
 )
+from hermesd.rules.rule import Rule
 from hermesd.sources.schedule_file import Schedule
 from hermesd.state.events import StoredEvent, mark_decided, undecided_events
 from hermesd.state.incidents import find_incident, find_open_incident, open_incident, update_incident
@@ -56,7 +56,7 @@ class Judged:
 
 def judge_batch(
     connection: sqlite3.Connection,
-    book: RuleBook,
+    rules: Sequence[Rule],
     *,
     places: int,
     limit: int,
@@ -66,7 +66,7 @@ def judge_batch(
 ) -> Judged:
     """Judge up to ``limit`` undecided events in their order. ``places`` bounds the runs at work."""
     timed = {schedule.name: schedule for schedule in schedules}
-    batch = _Batch(connection, book, places, timed, runbooks)
+    batch = _Batch(connection, {rule.name: rule for rule in rules}, places, timed, runbooks)
     for number, stored in enumerate(undecided_events(connection, limit)):
         # Two openings of one fingerprint must differ in their moment, whatever the clock's grain.
         batch.judge(stored, now + timedelta(microseconds=number))
@@ -80,13 +80,13 @@ class _Batch:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        book: RuleBook,
+        rules: Mapping[str, Rule],
         places: int,
         schedules: Mapping[str, Schedule],
         runbooks: Mapping[str, Runbook],
     ) -> None:
         self._connection = connection
-        self._book = book
+        self._rules = rules
         self._places = places
         self._schedules = schedules
         self._runbooks = runbooks
@@ -100,8 +100,8 @@ class _Batch:
         event = stored.event
         incident_ids = []
         verdicts: list[dict[str, Any]] = [self._place(event, now).to_record()] if is_slot(event) else []
-        book = self._book if event.type != RETAINED_TYPE else NO_RULES
-        for verdict, state in judge_all(book, event, self._recall, now):
+        rules = self._rules.values() if event.type != RETAINED_TYPE else ()
+        for verdict, state in judge_all(rules, event, self._recall, now):
             self._remember((verdict.rule, verdict.fingerprint), state)
             applied = self._apply(verdict, event, now)
             verdicts.append(applied.to_record())
@@ -162,7 +162,7 @@ class _Batch:
             return replace(verdict, kind=VerdictKind.ABSORBED, incident_id=standing.id)
         if standing is not None:
             update_incident(self._connection, self._incidents[standing.id])
-        rule = self._book.by_name[verdict.rule]
+        rule = self._rules[verdict.rule]
         incident = Incident(
             id=verdict.incident_id,
             rule=verdict.rule,
@@ -204,7 +204,7 @@ class _Batch:
             self.judged.resolved.append(resolved)
 
     def _start(self, verdict: Verdict, event: Event, now: datetime) -> Run | None:
-        rule = self._book.by_name[verdict.rule]
+        rule = self._rules[verdict.rule]
         assert rule.run is not None  # noqa: S101 - only a rule with a run grants one
         run = Run(
             task_id=new_task_id(),

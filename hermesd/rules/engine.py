@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from hermesd.durations import render_duration
 from hermesd.events import Event, EventStatus
-from hermesd.rules.book import RuleBook
 from hermesd.rules.rule import Rule, fingerprint_of
 from hermesd.rules.titles import MAX_GOAL, render
 from hermesd.rules.verdict import MAX_SUBJECTS, RuleState, Verdict, VerdictKind, state_from_record
@@ -30,6 +29,7 @@ __all__ = [
     "judge_all",
     "mismatch",
     "render_goal",
+    "select_rules",
     "state_from_record",
 ]
 
@@ -55,6 +55,11 @@ def mismatch(rule: Rule, event: Event) -> str:
     return ""
 
 
+def select_rules(rules: Iterable[Rule], event: Event) -> list[Rule]:
+    """Return the rules whose business the event is, in their order."""
+    return [rule for rule in rules if not mismatch(rule, event)]
+
+
 def judge(
     rule: Rule, event: Event, state: RuleState | None, now: datetime
 ) -> tuple[Verdict, RuleState | None]:
@@ -71,13 +76,14 @@ def judge(
 
 
 def judge_all(
-    book: RuleBook, event: Event, recall: Recall, now: datetime
+    rules: Iterable[Rule], event: Event, recall: Recall, now: datetime
 ) -> list[tuple[Verdict, RuleState | None]]:
     """Judge the event by each rule whose business it is. An empty list: no rule matches."""
     judged = []
-    for rule in book.matching(event):
-        mark = fingerprint_of(rule, event)
-        judged.append(_judge_matching(rule, event, mark, recall(rule.name, mark), now))
+    for rule in rules:
+        if not mismatch(rule, event):
+            mark = fingerprint_of(rule, event)
+            judged.append(_judge_matching(rule, event, mark, recall(rule.name, mark), now))
     return judged
 
 

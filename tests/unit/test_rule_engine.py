@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hermesd.events import Event, EventStatus
-from hermesd.rules.book import RuleBook
 from hermesd.rules.engine import (
     RuleState,
     Verdict,
@@ -13,6 +12,7 @@ from hermesd.rules.engine import (
     judge,
     judge_all,
     render_goal,
+    select_rules,
     state_from_record,
 )
 from hermesd.rules.rule import Rule
@@ -280,10 +280,10 @@ def test_an_event_is_judged_by_every_rule_whose_business_it_is():
     def recall(name: str, fingerprint: str) -> None:
         asked.append(f"{name} {fingerprint}")
 
-    judged = judge_all(RuleBook(rules), reading(91), recall, NOW)
+    judged = judge_all(rules, reading(91), recall, NOW)
     assert [(verdict.rule, verdict.kind.value) for verdict, _ in judged] == [("a", "opened"), ("b", "below")]
     assert asked == [f"{verdict.rule} {verdict.fingerprint}" for verdict, _ in judged]
-    assert [found.name for found in RuleBook(rules).matching(reading(91))] == ["a", "b"]
+    assert [found.name for found in select_rules(rules, reading(91))] == ["a", "b"]
 
 
 def test_the_goal_of_a_run_names_what_the_event_is_about():
