@@ -24,6 +24,7 @@ from hermesd.agent.settings import ModelSettings
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, named, read_file, read_folder
 from hermesd.protocol import describe
+from hermesd.rules.maintenance import Maintenance, MaintenanceFile
 from hermesd.rules.rule import Rule
 from hermesd.sources.schedule_file import Schedule
 from hermesd.sources.settings import BuiltIn, SourceSettings, read_source
@@ -76,6 +77,7 @@ class Config:
     rules: tuple[Rule, ...]
     runbooks: Mapping[str, Runbook]
     schedules: tuple[Schedule, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None) -> Config:
@@ -109,6 +111,8 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     schedules = _each(
         gather(lambda: read_folder(layers, "schedules")), lambda file: named(file).read(Schedule), faults
     )
+    windows = gather(lambda: _one(layers, "maintenance.toml"))
+    maintenance = next(iter(_each(windows, lambda file: file.read(MaintenanceFile), faults)), None)
     model = _with_environment(model or ModelSettings(), os.environ if environ is None else environ, faults)
     faults.extend(_names_given_twice(documents))
     wanted: list[_Mention] = [
@@ -116,6 +120,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
     ]
     wanted += [(schedule.name, "schedules", ("runbook",), schedule.runbook) for schedule in schedules]
     faults.extend(_dangling_runbooks(documents, wanted, runbooks))
+    faults.extend(_dangling_inhibitions(documents, rules))
     if faults:
         raise ConfigError(faults)
     return Config(
@@ -128,6 +133,7 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
         rules=tuple(rules),
         runbooks={runbook.name: runbook for runbook in runbooks},
         schedules=tuple(schedules),
+        maintenance=maintenance.window if maintenance else (),
     )
 
 
@@ -211,6 +217,22 @@ def _dangling_runbooks(
         files[folder, name].fault(key, f"{'.'.join(key)}: there is no runbook {runbook!r}")
         for name, folder, key, runbook in wanted
         if runbook and runbook not in known
+    ]
+
+
+def _dangling_inhibitions(documents: list[Document], rules: list[Rule]) -> list[Fault]:
+    """Find rules that are to be inhibited by a rule that is not there: they would never be."""
+    known = {rule.name for rule in rules}
+    files = {
+        document.data.get("name", document.name): document
+        for document in documents
+        if document.path.parent.name == "rules"
+    }
+    return [
+        files[rule.name].fault(("inhibit", number, "by"), f"inhibit.by: there is no rule {entry.by!r}")
+        for rule in rules
+        for number, entry in enumerate(rule.inhibit)
+        if entry.by not in known
     ]
 
 

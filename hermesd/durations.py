@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _UNITS: Final = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -29,7 +30,11 @@ def parse_duration(text: object) -> float:
 
 def render_duration(seconds: float) -> str:
     """Return the seconds in the same words, rounded to whole seconds from ten on."""
-    rest = round(seconds) if seconds >= 10 else round(seconds, 1)  # noqa: PLR2004 - tenths tell nothing there
+    return _render(round(seconds) if seconds >= 10 else round(seconds, 1))  # noqa: PLR2004 - tenths tell nothing there
+
+
+@lru_cache(maxsize=4096)
+def _render(rest: float) -> str:
     parts = []
     for unit, size in _UNITS.items():
         if unit == "s":

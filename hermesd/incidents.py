@@ -52,7 +52,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One problem over time. ``fingerprint`` is fixed when it opens and never depends on a value."""
+    """One problem over time. ``fingerprint`` is fixed when it opens and never depends on a value.
+
+    ``escalated`` says why a person must look at it, and is empty when nobody must.
+    """
 
     id: str
     rule: str
@@ -67,6 +70,7 @@ class Incident:
     events: int = 1
     last_value: float | None = None
     unit: str = ""
+    escalated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -22,8 +22,11 @@ from hermesd.config import Config
 from hermesd.incidents import Incident, Run
 from hermesd.pipeline.announcing import incident_notice
 from hermesd.pipeline.inbox import Inbox
-from hermesd.pipeline.judging import Judged, judge_batch
+from hermesd.pipeline.judged import Judged
+from hermesd.pipeline.judging import Terms, judge_batch, retime
 from hermesd.pipeline.resolutions import Resolutions
+from hermesd.rules.book import RuleBook
+from hermesd.rules.rule import Rule
 from hermesd.sources.bulletin import Bulletin
 from hermesd.state.events import mark_decided, prune, undecided_events
 from hermesd.state.store import Store, StoreError
@@ -33,6 +36,9 @@ log = logging.getLogger("hermesd.dispatcher")
 
 BATCH_EVENTS: Final = 512
 RETRY_SECONDS: Final = 1.0
+MAX_WAIT_SECONDS: Final = 30.0
+"""How long a timer may be slept on at once: a clock that was set, and new rules, are noticed by then."""
+
 EVIDENCE_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 3600.0
 PRUNE_EVENTS: Final = 10_000
@@ -43,6 +49,10 @@ class Starter(Protocol):
 
     def start(self, run: Run) -> None:
         """Begin a run that has a place and is recorded."""
+        ...
+
+    async def cancel(self, task_id: str, who: str) -> str | None:
+        """Withdraw a run."""
         ...
 
 
@@ -72,14 +82,41 @@ class Dispatcher:
         self._config = config
         self._now = now
         self._pruned_at = 0.0
+        self._rules: tuple[Rule, ...] | None = None
+        self._book = RuleBook(())
+        self._retimed = False
+        self._next_due: datetime | None = None
+        self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         """Judge until cancelled. Raise AuditError when evidence cannot be written."""
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self._judge_for_ever()
+        except BaseExceptionGroup as faults:
+            if isinstance(first := _first(faults), AuditError):
+                raise first from None
+            raise
+        finally:
+            self._group = None
+
+    async def _judge_for_ever(self) -> None:
         while True:
-            await self._inbox.arrival()
+            await self._something_to_judge()
             while await self._judge_patiently():
                 pass
             await self._prune()
+
+    async def _something_to_judge(self) -> None:
+        """Wait for an event, or until time alone changes something."""
+        seconds = MAX_WAIT_SECONDS
+        if self._next_due is not None:
+            seconds = min(max((self._next_due - self._now()).total_seconds(), 0.0), seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._inbox.arrival()
+        except TimeoutError:
+            return
 
     async def _judge_patiently(self) -> bool:
         """Judge one batch, waiting out a store that cannot write. Return whether there may be more."""
@@ -99,13 +136,14 @@ class Dispatcher:
         except Exception:
             log.exception("a batch of events could not be judged")
             return await self._judge_alone()
-        self._let_act(judged)
-        return judged.events
+        await self._let_act(judged)
+        return max(judged.events, judged.timers)
 
     async def _judge_alone(self) -> int:
         """Judge the first event by itself: one that cannot be judged is set aside, the next are served."""
         try:
-            self._let_act(await self._judge(1))
+            judged = await self._judge(1)
+            await self._let_act(judged)
         except (StoreError, AuditError, TimeoutError):
             raise
         except Exception as error:
@@ -114,7 +152,10 @@ class Dispatcher:
         return BATCH_EVENTS  # there may be more
 
     async def _set_aside(self, fault: str) -> None:
-        [stored] = await self._store.read(lambda connection: undecided_events(connection, 1))
+        stored = next(iter(await self._store.read(lambda connection: undecided_events(connection, 1))), None)
+        if stored is None:  # no event but a timer is at fault: it stays due, and is tried again
+            await asyncio.sleep(RETRY_SECONDS)
+            return
         verdict = {"kind": "fault", "reason": f"it could not be judged: {fault}"}
         await self._audit.record(
             "event.set_aside", source=stored.event.source, event=stored.event.id, fault=fault
@@ -125,24 +166,33 @@ class Dispatcher:
         self._inbox.decided(1)
 
     async def _judge(self, limit: int) -> Judged:
-        config = self._config()
+        terms = self._terms()
 
         def judge(connection: sqlite3.Connection) -> Judged:
-            judged = judge_batch(
-                connection,
-                config.rules,
-                places=config.limits.parallel_runs,
-                limit=limit,
-                now=self._now(),
-                schedules=config.schedules,
-                runbooks=config.runbooks,
-            )
+            if not self._retimed:
+                retime(connection, terms.book)
+            judged = judge_batch(connection, terms, limit=limit, now=self._now())
             self._record(judged)
             return judged
 
         judged = await self._store.write(judge)
+        self._retimed = True
+        self._next_due = judged.next_due
         self._inbox.decided(judged.events)
         return judged
+
+    def _terms(self) -> Terms:
+        """Return what is in force now. The rules are arranged once for each configuration."""
+        config = self._config()
+        if config.rules is not self._rules:
+            self._rules, self._book, self._retimed = config.rules, RuleBook(config.rules), False
+        return Terms(
+            book=self._book,
+            places=config.limits.parallel_runs,
+            schedules={schedule.name: schedule for schedule in config.schedules},
+            runbooks=config.runbooks,
+            maintenance=config.maintenance,
+        )
 
     def _record(self, judged: Judged) -> None:
         """Write the batch's evidence and wait until it is synced, in the writer's thread: it comes first.
@@ -154,10 +204,11 @@ class Dispatcher:
         receipts = [append("event.verdict", **entry) for entry in judged.evidence.values()]
         receipts += [append("incident.opened", **_opened(incident)) for incident in judged.opened]
         receipts += [append("incident.resolved", **_resolved(incident)) for incident in judged.resolved]
+        receipts += [append("incident.escalated", **_escalated(incident)) for incident in judged.escalated]
         if receipts:
             receipts[-1].result(EVIDENCE_SECONDS)  # in order: the last one's sync is everybody's
 
-    def _let_act(self, judged: Judged) -> None:
+    async def _let_act(self, judged: Judged) -> None:
         for (rule, kind), count in judged.verdicts.items():
             self._metrics.verdicts.labels(rule, kind).inc(count)
         for incident in judged.opened:
@@ -167,10 +218,22 @@ class Dispatcher:
             log.info("incident %s resolved: %s", incident.id, incident.title)
             self._resolutions.publish(incident.id)
             self._bulletin.tell(incident_notice(incident))
+        for incident in judged.escalated:
+            log.warning("incident %s needs a person: %s", incident.id, incident.escalated)
+        for task_id in judged.withdrawn:
+            await self._withdraw(task_id)
         for run in judged.started:
             self._starter.start(run)
         for run in judged.queued:
             log.info("%s waits for a place: %s", run.task_id, run.goal)
+
+    async def _withdraw(self, task_id: str) -> None:
+        """Have a run give way. It may take its time to end; other events do not wait for that."""
+        withdrawal = self._starter.cancel(task_id, "a newer run of its rule")
+        if self._group is not None:
+            self._group.create_task(_patiently(withdrawal), name=f"withdraw {task_id}")
+        else:
+            await _patiently(withdrawal)
 
     async def _prune(self) -> None:
         """Let decided events go that are older than is kept, now and then."""
@@ -186,6 +249,23 @@ class Dispatcher:
                 )
         except StoreError as error:
             log.warning("old events stay: %s", error)
+
+
+async def _patiently(withdrawal: Coroutine[Any, Any, str | None]) -> None:
+    try:
+        await withdrawal
+    except StoreError as error:
+        log.warning("a run that should give way goes on: %s", error)
+
+
+def _first(faults: BaseExceptionGroup) -> BaseException:
+    """Return the first fault itself, out of however many groups are around it."""
+    fault = faults.exceptions[0]
+    return _first(fault) if isinstance(fault, BaseExceptionGroup) else fault
+
+
+def _escalated(incident: Incident) -> dict[str, Any]:
+    return {"incident": incident.id, "rule": incident.rule, "reason": incident.escalated}
 
 
 def _opened(incident: Incident) -> dict[str, Any]:

@@ -1,39 +1,45 @@
 """Judging a batch: what the rules make of events, written down in one transaction.
 
 An event's verdicts, what rules remember, the incidents and the runs that follow are committed
-together or not at all, so that a crash between them cannot be. This module must never start
-anything: it returns what came of the batch, and the dispatcher records that before it lets it act.
+together or not at all, so that a crash between them cannot be. So is what becomes due although no
+event came. This module must never start anything: it returns what came of the batch, and the
+dispatcher records that before it lets it act.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any, Final
 
 from hermesd.agent.runbook import Runbook
-from hermesd.events import RETAINED_TYPE, Event, EventStatus
+from hermesd.events import RETAINED_TYPE, Event, EventStatus, event_from_record
 from hermesd.incidents import Incident, IncidentStatus, Run, RunKind
+from hermesd.pipeline.brakes import Brakes
+from hermesd.pipeline.judged import Judged
 from hermesd.pipeline.scheduled import Placed, is_slot, place_slot
 from hermesd.pipeline.slots import new_task_id, place_run
-from hermesd.rules.engine import (
-    RuleState,
-    Verdict,
-    VerdictKind,
-    judge_all,
-    render_goal,
-    state_from_record,
-)
-from hermesd.rules.rule import Rule
+from hermesd.rules.book import RuleBook
+from hermesd.rules.engine import judge_all, render_goal
+from hermesd.rules.maintenance import Maintenance
+from hermesd.rules.rule import Mode
+from hermesd.rules.timers import due_of, judge_due
+from hermesd.rules.verdict import HoldKind, RuleState, Verdict, VerdictKind, state_from_record
 from hermesd.sources.schedule_file import Schedule
-from hermesd.state.events import StoredEvent, mark_decided, undecided_events
+from hermesd.state.events import StoredEvent, add_verdict, mark_decided, undecided_events
 from hermesd.state.incidents import find_incident, find_open_incident, open_incident, update_incident
 from hermesd.state.marks import Mark, reading_mark, set_mark
-from hermesd.state.rule_states import load_rule_state, save_rule_state
+from hermesd.state.rule_states import (
+    StateRow,
+    due_states,
+    load_rule_state,
+    next_due,
+    rule_states,
+    save_rule_state,
+    set_due,
+)
 
 MARKED_TYPES: Final = ("host.", "health.", RETAINED_TYPE)
 """Types whose newest event is kept as a mark: what is known of the host. Others could be endless."""
@@ -41,57 +47,52 @@ MARKED_TYPES: Final = ("host.", "health.", RETAINED_TYPE)
 Key = tuple[str, str]
 
 
-@dataclass(slots=True)
-class Judged:
-    """What came of a batch. ``started`` have a place and may start once all this is recorded."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a batch is judged by. ``places`` bounds the runs at work."""
 
-    events: int = 0
-    opened: list[Incident] = field(default_factory=list)
-    resolved: list[Incident] = field(default_factory=list)
-    started: list[Run] = field(default_factory=list)
-    queued: list[Run] = field(default_factory=list)
-    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    evidence: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    book: RuleBook
+    places: int
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    runbooks: Mapping[str, Runbook] = field(default_factory=dict)
+    maintenance: tuple[Maintenance, ...] = ()
 
 
-def judge_batch(
-    connection: sqlite3.Connection,
-    rules: Sequence[Rule],
-    *,
-    places: int,
-    limit: int,
-    now: datetime,
-    schedules: Iterable[Schedule] = (),
-    runbooks: Mapping[str, Runbook] = MappingProxyType({}),
-) -> Judged:
-    """Judge up to ``limit`` undecided events in their order. ``places`` bounds the runs at work."""
-    timed = {schedule.name: schedule for schedule in schedules}
-    batch = _Batch(connection, {rule.name: rule for rule in rules}, places, timed, runbooks)
-    for number, stored in enumerate(undecided_events(connection, limit)):
+def judge_batch(connection: sqlite3.Connection, terms: Terms, *, limit: int, now: datetime) -> Judged:
+    """Judge up to ``limit`` undecided events in their order, then what is due, once none is left."""
+    batch = _Batch(connection, terms)
+    stored = undecided_events(connection, limit)
+    for number, event in enumerate(stored):
         # Two openings of one fingerprint must differ in their moment, whatever the clock's grain.
-        batch.judge(stored, now + timedelta(microseconds=number))
+        batch.judge(event, now + timedelta(microseconds=number))
+    if len(stored) < limit:
+        batch.flush_states()  # what an event has just said counts before what its silence would mean
+        for row in due_states(connection, now, limit):
+            batch.judge_due(row, now + timedelta(microseconds=len(stored)))
     batch.flush()
+    batch.judged.next_due = next_due(connection)
     return batch.judged
+
+
+def retime(connection: sqlite3.Connection, book: RuleBook) -> None:
+    """Work out anew when each remembered state is due: the rules are others than those it was saved by."""
+    for row in rule_states(connection):
+        rule = book.by_name.get(row.rule)
+        due = due_of(rule, state_from_record(row.state)) if rule and row.event else None
+        if due != row.due_at:
+            set_due(connection, row, due)
 
 
 class _Batch:
     """The transaction's working memory: each state, incident and mark is read once and written once."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        rules: Mapping[str, Rule],
-        places: int,
-        schedules: Mapping[str, Schedule],
-        runbooks: Mapping[str, Runbook],
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, terms: Terms) -> None:
         self._connection = connection
-        self._rules = rules
-        self._places = places
-        self._schedules = schedules
-        self._runbooks = runbooks
+        self._terms = terms
+        self._rules = terms.book.by_name
+        self._brakes = Brakes(connection, terms.maintenance, self._current)
         self._states: dict[Key, RuleState | None] = {}
-        self._stale_states: set[Key] = set()
+        self._stale_states: dict[Key, Event] = {}
         self._incidents: dict[str, Incident] = {}
         self._marks: dict[Key, Mark] = {}
         self.judged = Judged()
@@ -100,9 +101,10 @@ class _Batch:
         event = stored.event
         incident_ids = []
         verdicts: list[dict[str, Any]] = [self._place(event, now).to_record()] if is_slot(event) else []
-        rules = self._rules.values() if event.type != RETAINED_TYPE else ()
-        for verdict, state in judge_all(rules, event, self._recall, now):
-            self._remember((verdict.rule, verdict.fingerprint), state)
+        book = self._terms.book if event.type != RETAINED_TYPE else _NO_RULES
+        for verdict, state in judge_all(book, event, self._recall, now, self._brakes.hold):
+            key = (verdict.rule, verdict.fingerprint)
+            self._remember(key, state, event, again=verdict.kind is VerdictKind.PENDING)
             applied = self._apply(verdict, event, now)
             verdicts.append(applied.to_record())
             if applied.incident_id and applied.kind in _COUNTED:
@@ -114,17 +116,44 @@ class _Batch:
         self._mark(event, now)
         self.judged.events += 1
 
+    def judge_due(self, row: StateRow, now: datetime) -> None:
+        """Judge by the passing of time. A rule that is gone has no timers; its open incident stays."""
+        self.judged.timers += 1
+        rule, key = self._rules.get(row.rule), (row.rule, row.fingerprint)
+        known = self._recall(*key)
+        if rule is None or known is None or row.event is None:
+            set_due(self._connection, row, None)
+            return
+        event = event_from_record(row.event)
+        verdict, state = judge_due(rule, event, known, now, self._brakes.hold)
+        self._remember(key, state, event, again=True)
+        if verdict is not None:
+            applied = self._apply(verdict, event, now, spoken=False)
+            add_verdict(self._connection, event, {**applied.to_record(), "by": "time"}, applied.incident_id)
+
     def flush(self) -> None:
-        for rule, fingerprint in self._stale_states:
-            state = self._states[rule, fingerprint]
-            save_rule_state(self._connection, rule, fingerprint, state.to_record() if state else None)
+        self.flush_states()
         for incident in self._incidents.values():
             update_incident(self._connection, incident)
         for mark in self._marks.values():
             set_mark(self._connection, mark)
         # What was opened or resolved is told as it stands at the end of the batch.
-        self.judged.opened = [self._incidents.get(item.id, item) for item in self.judged.opened]
-        self.judged.resolved = [self._incidents.get(item.id, item) for item in self.judged.resolved]
+        judged = self.judged
+        judged.opened = [self._current(item) for item in judged.opened]
+        judged.resolved = [self._current(item) for item in judged.resolved]
+        judged.escalated = [self._current(item) for item in judged.escalated]
+
+    def flush_states(self) -> None:
+        """Write down what the rules remember so far, and when it is due."""
+        for key, event in self._stale_states.items():
+            state, rule = self._states[key], self._rules[key[0]]
+            if state is None:
+                save_rule_state(self._connection, *key, None)
+                continue
+            due = due_of(rule, state)
+            last = event.to_record() if due else None
+            save_rule_state(self._connection, *key, state.to_record(), due, last)
+        self._stale_states.clear()
 
     def _recall(self, rule: str, fingerprint: str) -> RuleState | None:
         key = (rule, fingerprint)
@@ -133,21 +162,27 @@ class _Batch:
             self._states[key] = state_from_record(record) if record else None
         return self._states[key]
 
-    def _remember(self, key: Key, state: RuleState | None) -> None:
-        if key[1] and state is not self._states.get(key):
+    def _remember(self, key: Key, state: RuleState | None, event: Event, *, again: bool = False) -> None:
+        """Keep the state, and with it the event that it rests on; ``again`` also where it did not change."""
+        if key[1] and (again or state is not self._states.get(key)):
             self._states[key] = state
-            self._stale_states.add(key)
+            self._stale_states[key] = event
 
-    def _apply(self, verdict: Verdict, event: Event, now: datetime) -> Verdict:
-        """Do what the verdict says to incidents and runs; return it as it came out."""
+    def _apply(self, verdict: Verdict, event: Event, now: datetime, *, spoken: bool = True) -> Verdict:
+        """Do what the verdict says to incidents and runs; return it as it came out.
+
+        Not ``spoken``: no event said so but time, and there is none to be counted.
+        """
         if verdict.kind is VerdictKind.OPENED:
             verdict = self._open(verdict, event, now)
         elif verdict.kind is VerdictKind.ABSORBED:
             self._count_in(verdict.incident_id, event)
         elif verdict.kind is VerdictKind.RESOLVED:
-            self._resolve(verdict.incident_id, event, now)
+            self._resolve(verdict.incident_id, event if spoken else None, now)
+        if verdict.held is HoldKind.OVER_BUDGET:
+            self._escalate(verdict)
         run = self._start(verdict, event, now) if verdict.start_run else None
-        self._note(verdict, event, run)
+        self.judged.note(verdict, event, run)
         return verdict
 
     def _open(self, verdict: Verdict, event: Event, now: datetime) -> Verdict:
@@ -157,9 +192,9 @@ class _Batch:
             key = (verdict.rule, verdict.fingerprint)
             state = self._states[key]
             assert state is not None  # noqa: S101 - an opening always leaves a state
-            self._remember(key, replace(state, incident_id=standing.id))
+            self._remember(key, state._replace(incident_id=standing.id), event)
             self._count_in(standing.id, event)
-            return replace(verdict, kind=VerdictKind.ABSORBED, incident_id=standing.id)
+            return verdict._replace(kind=VerdictKind.ABSORBED, incident_id=standing.id)
         if standing is not None:
             update_incident(self._connection, self._incidents[standing.id])
         rule = self._rules[verdict.rule]
@@ -180,6 +215,9 @@ class _Batch:
         self._incidents[incident.id] = incident
         return verdict
 
+    def _current(self, incident: Incident) -> Incident:
+        return self._incidents.get(incident.id, incident)
+
     def _known(self, incident_id: str) -> Incident | None:
         return self._incidents.get(incident_id) or find_incident(self._connection, incident_id)
 
@@ -196,12 +234,20 @@ class _Batch:
             self._incidents[incident_id] = incident
         return incident
 
-    def _resolve(self, incident_id: str, event: Event, now: datetime) -> None:
-        incident = self._count_in(incident_id, event)
+    def _resolve(self, incident_id: str, event: Event | None, now: datetime) -> None:
+        incident = self._count_in(incident_id, event) if event else self._known(incident_id)
         if incident is not None and incident.status is not IncidentStatus.RESOLVED:
             resolved = replace(incident, status=IncidentStatus.RESOLVED, resolved_at=now)
             self._incidents[incident_id] = resolved
             self.judged.resolved.append(resolved)
+
+    def _escalate(self, verdict: Verdict) -> None:
+        """Mark the incident for a person, once."""
+        incident = self._known(verdict.incident_id)
+        if incident is not None and not incident.escalated:
+            marked = replace(incident, escalated=verdict.reason)
+            self._incidents[incident.id] = marked
+            self.judged.escalated.append(marked)
 
     def _start(self, verdict: Verdict, event: Event, now: datetime) -> Run | None:
         rule = self._rules[verdict.rule]
@@ -215,16 +261,21 @@ class _Batch:
             event_id=event.id,
             runbook=rule.run.runbook,
         )
-        placed = place_run(self._connection, run, self._places, now)
+        before = self._brakes.active(rule) if rule.run.mode in _ONE_AFTER_ANOTHER else []
+        placed = place_run(self._connection, run, self._terms.places, now, behind=bool(before))
+        self._brakes.changed()
         if placed is not None:
-            (self.judged.started if placed.started_at else self.judged.queued).append(placed)
+            self.judged.take_run(placed)
+        if rule.run.mode is Mode.RESTART:
+            self.judged.withdrawn += before
         return placed
 
     def _place(self, event: Event, now: datetime) -> Placed:
         """Give a slot of a schedule its run, or say why it has none."""
-        slot = place_slot(self._connection, event, self._schedules, self._runbooks, self._places, now)
+        terms = self._terms
+        slot = place_slot(self._connection, event, terms.schedules, terms.runbooks, terms.places, now)
         if slot.run is not None:
-            (self.judged.started if slot.run.started_at else self.judged.queued).append(slot.run)
+            self.judged.take_run(slot.run)
         self.judged.verdicts[f"schedule {slot.schedule}", slot.kind] += 1
         self.judged.evidence["schedule", event.id, slot.kind] = {
             "schedule": slot.schedule,
@@ -234,33 +285,6 @@ class _Batch:
             "run": slot.run.task_id if slot.run else "",
         }
         return slot
-
-    def _note(self, verdict: Verdict, event: Event, run: Run | None) -> None:
-        """Add to the batch's evidence: one entry for what happened alike, with its count."""
-        kind = verdict.kind.value
-        self.judged.verdicts[verdict.rule, kind] += 1
-        if verdict.kind in _UNREMARKABLE:
-            return
-        entry = self.judged.evidence.setdefault(
-            (verdict.rule, verdict.fingerprint, kind),
-            {
-                "rule": verdict.rule,
-                "fingerprint": verdict.fingerprint,
-                "verdict": kind,
-                "count": 0,
-                "first_event": event.id,
-                "runs": [],
-            },
-        )
-        entry |= {
-            "count": entry["count"] + 1,
-            "source": event.source,
-            "last_event": event.id,
-            "reason": verdict.reason,
-            "incident": verdict.incident_id,
-        }
-        if verdict.start_run:
-            entry["runs"].append(run.task_id if run else "none: a run of this incident is under way")
 
     def _mark(self, event: Event, now: datetime) -> None:
         if not event.type.startswith(MARKED_TYPES):
@@ -276,5 +300,8 @@ class _Batch:
         self._marks[event.type, scope] = reading_mark(event.type, value, now, scope)
 
 
+_NO_RULES: Final = RuleBook(())
+"""What a retained message is judged by: it may be years old, and only tells what is known."""
+
 _COUNTED: Final = frozenset({VerdictKind.OPENED, VerdictKind.ABSORBED, VerdictKind.RESOLVED})
-_UNREMARKABLE: Final = frozenset({VerdictKind.IGNORED, VerdictKind.BELOW})
+_ONE_AFTER_ANOTHER: Final = frozenset({Mode.QUEUED, Mode.RESTART})

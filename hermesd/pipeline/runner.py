@@ -174,9 +174,12 @@ class Runner:
 
     async def _fill_places(self) -> None:
         """Begin queued runs for which there is a place now."""
-        places, now = self._kit.config().limits.parallel_runs, self._kit.now()
+        config, now = self._kit.config(), self._kit.now()
+        places = config.limits.parallel_runs
         try:
-            claimed = await self._kit.store.write(lambda connection: claim_queued(connection, places, now))
+            claimed = await self._kit.store.write(
+                lambda connection: claim_queued(connection, places, now, config.rules)
+            )
         except StoreError as error:
             log.error("queued runs wait: %s", error)  # noqa: TRY400 - the disk's words are enough
             await asyncio.sleep(RETRY_SECONDS)

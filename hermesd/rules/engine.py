@@ -8,41 +8,85 @@ return a verdict without saying why in words.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
+from typing import Final, NamedTuple
 
 from hermesd.durations import render_duration
-from hermesd.events import Event, EventStatus
+from hermesd.events import Event
+from hermesd.rules.book import RuleBook
+from hermesd.rules.memory import count_hit, not_from_the_future, rest, still_flapping, take_in
 from hermesd.rules.rule import Rule, fingerprint_of
+from hermesd.rules.standing import Standing, stand
 from hermesd.rules.titles import MAX_GOAL, render
-from hermesd.rules.verdict import MAX_SUBJECTS, RuleState, Verdict, VerdictKind, state_from_record
+from hermesd.rules.verdict import (
+    Brake,
+    Hold,
+    HoldKind,
+    RuleState,
+    Verdict,
+    VerdictKind,
+    no_brake,
+    state_from_record,
+)
 
 __all__ = [
+    "Case",
     "Recall",
+    "RuleBook",
     "RuleState",
     "Verdict",
     "VerdictKind",
     "judge",
     "judge_all",
     "mismatch",
+    "open_case",
     "render_goal",
     "select_rules",
     "state_from_record",
 ]
 
+MAX_CAUSES: Final = 3
+"""How long a chain of causes may be: an event at its end starts nothing more."""
 
 Recall = Callable[[str, str], RuleState | None]
 """Returns what was remembered for a rule's name and a fingerprint."""
 
+Judgement = tuple[Verdict, RuleState | None]
 
-class _Standing(StrEnum):
-    HOLDS = "holds"
-    BETWEEN = "between"
-    CLEARED = "cleared"
-    SILENT = "silent"  # the event says nothing that this rule could judge
+
+class Case(NamedTuple):
+    """All that one judgement rests on, once the event is known to be the rule's business."""
+
+    rule: Rule
+    event: Event
+    mark: str
+    known: RuleState
+    finding: str
+    now: datetime
+    brake: Brake
+
+    def verdict(
+        self,
+        kind: VerdictKind,
+        reason: str,
+        *,
+        granted: bool = False,
+        held: HoldKind | None = None,
+        title: bool = False,
+        incident_id: str = "",
+    ) -> Verdict:
+        """Return a verdict of this case; with ``title`` the incident's title is rendered."""
+        return Verdict(
+            self.rule.name,
+            self.mark,
+            kind,
+            reason,
+            granted,
+            render(self.rule.title, self.event) if title else "",
+            incident_id or self.known.incident_id,
+            held,
+        )
 
 
 def mismatch(rule: Rule, event: Event) -> str:
@@ -61,8 +105,8 @@ def select_rules(rules: Iterable[Rule], event: Event) -> list[Rule]:
 
 
 def judge(
-    rule: Rule, event: Event, state: RuleState | None, now: datetime
-) -> tuple[Verdict, RuleState | None]:
+    rule: Rule, event: Event, state: RuleState | None, now: datetime, brake: Brake = no_brake
+) -> Judgement:
     """Return what the rule makes of the event, and what to remember (None: nothing).
 
     ``state`` is what was remembered for ``fingerprint_of(rule, event)``. ``now`` is aware. When the
@@ -72,38 +116,18 @@ def judge(
     missed = mismatch(rule, event)
     if missed:
         return Verdict(rule.name, "", VerdictKind.IGNORED, missed), state
-    return _judge_matching(rule, event, fingerprint_of(rule, event), state, now)
+    return _judge_matching(rule, event, fingerprint_of(rule, event), state, now, brake)
 
 
 def judge_all(
-    rules: Iterable[Rule], event: Event, recall: Recall, now: datetime
-) -> list[tuple[Verdict, RuleState | None]]:
+    book: RuleBook, event: Event, recall: Recall, now: datetime, brake: Brake = no_brake
+) -> list[Judgement]:
     """Judge the event by each rule whose business it is. An empty list: no rule matches."""
     judged = []
-    for rule in rules:
-        if not mismatch(rule, event):
-            mark = fingerprint_of(rule, event)
-            judged.append(_judge_matching(rule, event, mark, recall(rule.name, mark), now))
+    for rule in book.matching(event):
+        mark = fingerprint_of(rule, event)
+        judged.append(_judge_matching(rule, event, mark, recall(rule.name, mark), now, brake))
     return judged
-
-
-def _judge_matching(
-    rule: Rule, event: Event, mark: str, state: RuleState | None, now: datetime
-) -> tuple[Verdict, RuleState | None]:
-    standing, finding = _stand(rule, event)
-    if standing is _Standing.SILENT:
-        return Verdict(rule.name, mark, VerdictKind.IGNORED, finding), state
-    if state is None and standing is not _Standing.HOLDS:
-        return Verdict(rule.name, mark, VerdictKind.BELOW, finding), None
-    known = _take_in(_not_from_the_future(state or RuleState(), now), event, standing)
-    case = _Case(rule, event, mark, known, finding, now)
-    if known.opened_at is None:
-        return _judge_new(case) if standing is _Standing.HOLDS else _judge_quiet(case)
-    if standing is _Standing.HOLDS:
-        return _judge_lasting(case)
-    if standing is _Standing.CLEARED and not known.subjects:
-        return case.verdict(VerdictKind.RESOLVED, finding, title=True), _rest(case)
-    return case.verdict(VerdictKind.ABSORBED, f"{finding}; {_why_it_stays(known, event)}"), known
 
 
 def render_goal(rule: Rule, event: Event) -> str:
@@ -111,111 +135,102 @@ def render_goal(rule: Rule, event: Event) -> str:
     return render(rule.run.goal, event, MAX_GOAL) if rule.run else ""
 
 
-def _stand(rule: Rule, event: Event) -> tuple[_Standing, str]:
-    """Say whether the rule's condition holds by this event, and what was found."""
-    if event.status is EventStatus.RESOLVED:
-        return _Standing.CLEARED, "the sender says resolved"
-    if rule.threshold is None:
-        if event.status is EventStatus.READING:
-            return _Standing.SILENT, "a reading is judged by a threshold, and the rule has none"
-        return _Standing.HOLDS, "the sender says firing"
-    value, ends = event.value, rule.ends
-    if value is None or not math.isfinite(value) or ends is None:
-        return _Standing.SILENT, "the rule has a threshold, and the event has no value to compare"
-    shown = f"{value:g} {event.unit}".rstrip()
-    if rule.threshold.holds(value):
-        return _Standing.HOLDS, f"{shown} is {rule.threshold}"
-    if ends.holds(value):
-        return _Standing.CLEARED, f"{shown} is {ends}"
-    return _Standing.BETWEEN, f"{shown} is neither {rule.threshold} nor {ends}"
+def _judge_matching(
+    rule: Rule, event: Event, mark: str, state: RuleState | None, now: datetime, brake: Brake
+) -> Judgement:
+    if rule.when is not None and (missed := rule.when.judge(event)):
+        return Verdict(rule.name, mark, VerdictKind.IGNORED, missed), state
+    if rule.absent_seconds is not None:
+        return _judge_series(rule, event, mark, state, now, brake)
+    standing, finding = stand(rule, event)
+    if standing is Standing.SILENT:
+        return Verdict(rule.name, mark, VerdictKind.IGNORED, finding), state
+    if state is None:
+        if standing is not Standing.HOLDS:
+            return Verdict(rule.name, mark, VerdictKind.BELOW, finding), None
+        known = RuleState(None, None, "", None, (event.subject,))
+    else:
+        known = take_in(not_from_the_future(state, now), event, standing)
+    if standing is Standing.HOLDS:
+        return _judge_holding(Case(rule, event, mark, known, finding, now, brake))
+    if known.opened_at is None:
+        if known.subjects:
+            reason = f"{finding}; {_others(known, event)}"
+            return Verdict(rule.name, mark, VerdictKind.BELOW, reason), known
+        return Verdict(rule.name, mark, VerdictKind.BELOW, finding), rest(rule, known, now)
+    case = Case(rule, event, mark, known, finding, now, brake)
+    if standing is Standing.CLEARED and not known.subjects:
+        return case.verdict(VerdictKind.RESOLVED, finding), rest(rule, known, now)
+    return case.verdict(VerdictKind.ABSORBED, f"{finding}; {_why_it_stays(known, event)}"), known
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """All that one judgement rests on, once the event is known to be the rule's business."""
-
-    rule: Rule
-    event: Event
-    mark: str
-    known: RuleState
-    finding: str
-    now: datetime
-
-    def verdict(
-        self,
-        kind: VerdictKind,
-        reason: str,
-        *,
-        start_run: bool = False,
-        title: bool = False,
-        incident_id: str = "",
-    ) -> Verdict:
-        return Verdict(
-            rule=self.rule.name,
-            fingerprint=self.mark,
-            kind=kind,
-            reason=reason,
-            start_run=start_run,
-            title=render(self.rule.title, self.event) if title else "",
-            incident_id=incident_id or self.known.incident_id,
-        )
+def _judge_holding(case: Case) -> Judgement:
+    """The condition holds: often enough, and then for long enough, it is an incident."""
+    if case.rule.count is not None:
+        known, missing = count_hit(case.rule, case.known, case.now)
+        case = case._replace(known=known)
+        if missing and known.opened_at is None:
+            return case.verdict(VerdictKind.PENDING, f"{case.finding}: {missing}"), known
+    return open_case(case) if case.known.opened_at is None else _judge_lasting(case)
 
 
-def _judge_lasting(case: _Case) -> tuple[Verdict, RuleState | None]:
+def _judge_series(
+    rule: Rule, event: Event, mark: str, state: RuleState | None, now: datetime, brake: Brake
+) -> Judgement:
+    """An event of a series that must not fall silent: whatever it says, it speaks."""
+    known = not_from_the_future(state or RuleState(), now)
+    expected = f"it is expected again within {render_duration(rule.absent_seconds or 0)}"
+    case = Case(rule, event, mark, known, "the series speaks", now, brake)
+    if known.opened_at is None:
+        return case.verdict(VerdictKind.BELOW, f"the series speaks; {expected}"), known._replace(seen_at=now)
+    left = rest(rule, known, now) or RuleState()
+    verdict = case.verdict(VerdictKind.RESOLVED, f"the series speaks again; {expected}")
+    return verdict, left._replace(seen_at=now)
+
+
+def _judge_lasting(case: Case) -> Judgement:
     """The condition holds and the incident is open already."""
-    granted, words = _grant(case)
+    case = case._replace(known=still_flapping(case.rule, case.known, case.now))
+    held, words = _decide_run(case)
+    granted = held is None and case.rule.run is not None
     reason = f"{case.finding}, and the incident is open{words}"
-    verdict = case.verdict(VerdictKind.ABSORBED, reason, start_run=granted, title=granted)
-    return verdict, replace(case.known, last_run_at=case.now) if granted else case.known
+    kind = held.kind if held else None
+    verdict = case.verdict(VerdictKind.ABSORBED, reason, granted=granted, held=kind, title=granted)
+    return verdict, case.known._replace(last_run_at=case.now) if granted else case.known
 
 
-def _judge_new(case: _Case) -> tuple[Verdict, RuleState | None]:
-    """The condition holds and no incident is open."""
+def open_case(case: Case) -> Judgement:
+    """The condition holds and no incident is open: it opens once the condition has held for long enough."""
     rule, known, now = case.rule, case.known, case.now
     since = known.pending_since or now
-    held = (now - since).total_seconds()
-    if held < rule.for_seconds:
+    held_for = (now - since).total_seconds()
+    if held_for < rule.for_seconds:
         wanted = render_duration(rule.for_seconds)
-        reason = f"{case.finding} for {render_duration(held)}, {wanted} are needed"
-        waiting = known if known.pending_since else replace(known, pending_since=since)
+        reason = f"{case.finding} for {render_duration(held_for)}, {wanted} are needed"
+        waiting = known if known.pending_since else known._replace(pending_since=since)
         return case.verdict(VerdictKind.PENDING, reason), waiting
-    granted, words = _grant(case)
-    lasting = f" for {render_duration(held)}" if rule.for_seconds else ""
-    opened = RuleState(
-        opened_at=now,
-        incident_id=_new_incident_id(case.mark, now),
-        last_run_at=now if granted else known.last_run_at,
-        subjects=known.subjects,
-    )
+    if rule.flap is not None:
+        flips = (*known.flips, now)[-rule.flap.high :]
+        case = case._replace(known=still_flapping(rule, known._replace(flips=flips), now))
+    held, words = _decide_run(case)
+    granted = held is None and rule.run is not None
+    lasting = f" for {render_duration(held_for)}" if rule.for_seconds else ""
+    incident_id = _new_incident_id(case.mark, now)
     verdict = case.verdict(
         VerdictKind.OPENED,
         f"{case.finding}{lasting}: an incident opens{words}",
-        start_run=granted,
+        granted=granted,
+        held=held.kind if held else None,
         title=True,
-        incident_id=opened.incident_id,
+        incident_id=incident_id,
+    )
+    opened = case.known._replace(
+        pending_since=None,
+        opened_at=now,
+        incident_id=incident_id,
+        last_run_at=now if granted else known.last_run_at,
     )
     return verdict, opened
-
-
-def _judge_quiet(case: _Case) -> tuple[Verdict, RuleState | None]:
-    """The condition does not hold for this subject, and no incident is open."""
-    if case.known.subjects:
-        reason = f"{case.finding}; {_others(case.known, case.event)}"
-        return case.verdict(VerdictKind.BELOW, reason), case.known
-    return case.verdict(VerdictKind.BELOW, case.finding), _rest(case)
-
-
-def _take_in(known: RuleState, event: Event, standing: _Standing) -> RuleState:
-    """Return the state with the event's subject among those that are wrong, or not among them.
-
-    Between threshold and clear a subject stays wrong in an open incident, and never begins one.
-    """
-    is_in = event.subject in known.subjects
-    if standing is _Standing.HOLDS:
-        return known if is_in else replace(known, subjects=(*known.subjects, event.subject)[-MAX_SUBJECTS:])
-    if not is_in or (standing is _Standing.BETWEEN and known.opened_at is not None):
-        return known
-    return replace(known, subjects=tuple(name for name in known.subjects if name != event.subject))
 
 
 def _why_it_stays(known: RuleState, event: Event) -> str:
@@ -229,38 +244,37 @@ def _others(known: RuleState, event: Event) -> str:
     return f"{count} other subject{'s are' if count > 1 else ' is'} still wrong" if count else ""
 
 
-def _grant(case: _Case) -> tuple[bool, str]:
-    """Say whether a run may start, and the words for it."""
-    if case.rule.run is None:
-        return False, ""
-    left = _cooldown_left(case)
-    if left > 0:
-        return False, f"; cooling down, no new run for {render_duration(left)}"
-    return True, "; a run may start"
+def _decide_run(case: Case) -> tuple[Hold | None, str]:
+    """Return what speaks against a run, and the words for it. Without a run there is nothing to say."""
+    rule, known = case.rule, case.known
+    if rule.run is None:
+        return None, ""
+    if known.last_run_at is not None:
+        left = rule.cooldown_seconds - (case.now - known.last_run_at).total_seconds()
+        if left > 0:
+            words = f"cooling down, no new run for {render_duration(left)}"
+            return Hold(HoldKind.COOLING_DOWN, words), f"; {words}"
+    held = _looping(case) or _flapping(case) or case.brake(rule, case.event, case.mark, case.now)
+    return (held, f"; {held.kind.value}, no run: {held.reason}") if held else (None, "; a run may start")
 
 
-def _cooldown_left(case: _Case) -> float:
-    if case.known.last_run_at is None:
-        return 0.0
-    return case.rule.cooldown_seconds - (case.now - case.known.last_run_at).total_seconds()
+def _looping(case: Case) -> Hold | None:
+    cause = case.event.cause
+    if case.known.incident_id and case.known.incident_id in cause:
+        return Hold(HoldKind.LOOPING, "this incident is among the causes of the event")
+    if len(cause) >= MAX_CAUSES:
+        return Hold(HoldKind.LOOPING, f"{len(cause)} causes lead to the event, {MAX_CAUSES} are the most")
+    return None
 
 
-def _rest(case: _Case) -> RuleState | None:
-    """Return what is left to remember when nothing is wrong: a cooldown that still runs, or nothing."""
-    if _cooldown_left(case) <= 0:
+def _flapping(case: Case) -> Hold | None:
+    flap = case.rule.flap
+    if flap is None or not case.known.flapping:
         return None
-    return RuleState(last_run_at=case.known.last_run_at)
-
-
-def _not_from_the_future(known: RuleState, now: datetime) -> RuleState:
-    """Return the state with no stamp after now: a clock set back must not hold a rule for a year."""
-    since, last = known.pending_since, known.last_run_at
-    if (since is None or since <= now) and (last is None or last <= now):
-        return known
-    return replace(
-        known,
-        pending_since=since and min(since, now),
-        last_run_at=last and min(last, now),
+    window = render_duration(flap.window)
+    count = len(case.known.flips)
+    return Hold(
+        HoldKind.FLAPPING, f"it opened {count} times within {window}, and rests at {flap.low} of them"
     )
 
 

@@ -91,6 +91,28 @@ def mark_decided(
     return True
 
 
+def add_verdict(
+    connection: sqlite3.Connection, event: Event, verdict: Mapping[str, Any], incident_id: str = ""
+) -> bool:
+    """Add to an event what time has made of it since, and the incident that it opened.
+
+    Return False when the event is gone.
+    """
+    stored = find_event(connection, event.id, event.source)
+    if stored is None:
+        return False
+    connection.execute(
+        "UPDATE events SET verdicts = ? WHERE seq = ?",
+        (from_json([*stored.verdicts, dict(verdict)]), stored.seq),
+    )
+    if incident_id:
+        connection.execute(
+            "INSERT OR IGNORE INTO incident_events (event_seq, incident_id) VALUES (?, ?)",
+            (stored.seq, incident_id),
+        )
+    return True
+
+
 def find_event(connection: sqlite3.Connection, event_id: str, source: str = "") -> StoredEvent | None:
     """Return the newest event of that id, of any source unless one is named."""
     row = connection.execute(

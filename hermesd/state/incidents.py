@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Any, Final
 
 from hermesd.incidents import Incident, IncidentStatus
@@ -16,16 +17,17 @@ from hermesd.state.columns import (
     to_time,
 )
 
+_PLACES: Final = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
 _FIELDS: Final = (
     "id, rule, fingerprint, title, labels, severity, opened_at, last_event_at,"
-    " status, resolved_at, events, last_value, unit"
+    " status, resolved_at, events, last_value, unit, escalated"
 )
 
 
 def open_incident(connection: sqlite3.Connection, incident: Incident) -> None:
     """Insert it. Raise sqlite3.IntegrityError when one of its fingerprint is open, or its id exists."""
     connection.execute(
-        f"INSERT INTO incidents ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO incidents ({_FIELDS}) VALUES ({_PLACES})",
         _row(incident),
     )
 
@@ -33,7 +35,7 @@ def open_incident(connection: sqlite3.Connection, incident: Incident) -> None:
 def update_incident(connection: sqlite3.Connection, incident: Incident) -> None:
     """Replace the row of that id. Raise KeyError when there is none."""
     done = connection.execute(
-        f"UPDATE incidents SET ({_FIELDS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?",
+        f"UPDATE incidents SET ({_FIELDS}) = ({_PLACES}) WHERE id = ?",
         (*_row(incident), incident.id),
     )
     if done.rowcount != 1:
@@ -63,6 +65,17 @@ def list_incidents(
     return [_incident(row) for row in rows]
 
 
+def open_incidents_of(connection: sqlite3.Connection, rules: Iterable[str]) -> list[Incident]:
+    """Return the incidents of these rules that are not resolved, oldest first."""
+    names = tuple(rules)
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM incidents WHERE status <> 'resolved'"
+        f" AND rule IN ({', '.join('?' * len(names))}) ORDER BY seq",
+        names,
+    )
+    return [_incident(row) for row in rows]
+
+
 def count_open_incidents(connection: sqlite3.Connection) -> int:
     """Return how many incidents are not resolved."""
     (count,) = connection.execute("SELECT count(*) FROM incidents WHERE status <> 'resolved'").fetchone()
@@ -84,6 +97,7 @@ def _row(incident: Incident) -> tuple[Any, ...]:
         incident.events,
         incident.last_value,
         from_text(incident.unit),
+        from_text(incident.escalated),
     )
 
 
@@ -102,4 +116,5 @@ def _incident(row: tuple[Any, ...]) -> Incident:
         events=row[10],
         last_value=row[11],
         unit=row[12],
+        escalated=row[13],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import datetime
 from typing import Any, Final
 
 from hermesd.incidents import Outcome, Run, RunKind, RunStatus
@@ -123,3 +124,35 @@ def _run(row: tuple[Any, ...]) -> Run:
         worked_ms=row[16],
         stages=tuple(StageTiming.model_validate(item, strict=False) for item in to_json(row[17])),
     )
+
+
+def active_runs_of(connection: sqlite3.Connection, rule: str) -> list[str]:
+    """Return the task ids of a rule's runs that have not ended, oldest first."""
+    rows = connection.execute(
+        "SELECT r.task_id FROM runs AS r JOIN incidents AS i ON i.id = r.incident_id"
+        " WHERE r.status <> 'ended' AND i.rule = ? ORDER BY r.seq",
+        (rule,),
+    )
+    return [task_id for (task_id,) in rows]
+
+
+def rules_of_active(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the rule's name for the task id of each run that has not ended and came of an incident."""
+    rows = connection.execute(
+        "SELECT r.task_id, i.rule FROM runs AS r JOIN incidents AS i ON i.id = r.incident_id"
+        " WHERE r.status <> 'ended'"
+    )
+    return dict(rows.fetchall())
+
+
+def runs_since(
+    connection: sqlite3.Connection, since: datetime, limit: int
+) -> list[tuple[str, str, dict[str, str], datetime]]:
+    """Return rule, fingerprint, labels and time of the runs made since then, the newest first."""
+    rows = connection.execute(
+        "SELECT i.rule, i.fingerprint, i.labels, r.created_at FROM runs AS r"
+        " JOIN incidents AS i ON i.id = r.incident_id"
+        " WHERE r.created_at > ? ORDER BY r.created_at DESC LIMIT ?",
+        (from_time(since), limit),
+    )
+    return [(rule, mark, to_json(labels), to_time(at)) for rule, mark, labels, at in rows]

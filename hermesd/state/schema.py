@@ -108,6 +108,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ) WITHOUT ROWID""",
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     ),
+    (
+        # What is remembered knows when it must be looked at again, and the event that it rests on.
+        "ALTER TABLE rule_states ADD COLUMN due_at TEXT",
+        "ALTER TABLE rule_states ADD COLUMN event TEXT",
+        "CREATE INDEX rule_states_due ON rule_states (due_at) WHERE due_at IS NOT NULL",
+        # Why a person must look at an incident; empty when nobody must.
+        "ALTER TABLE incidents ADD COLUMN escalated TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX incidents_unresolved ON incidents (rule) WHERE status <> 'resolved'",
+        "CREATE INDEX runs_created ON runs (created_at)",
+    ),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from hermesd.events import Event, EventStatus
 from hermesd.rules.engine import (
+    RuleBook,
     RuleState,
     Verdict,
     VerdictKind,
@@ -280,7 +281,7 @@ def test_an_event_is_judged_by_every_rule_whose_business_it_is():
     def recall(name: str, fingerprint: str) -> None:
         asked.append(f"{name} {fingerprint}")
 
-    judged = judge_all(rules, reading(91), recall, NOW)
+    judged = judge_all(RuleBook(rules), reading(91), recall, NOW)
     assert [(verdict.rule, verdict.kind.value) for verdict, _ in judged] == [("a", "opened"), ("b", "below")]
     assert asked == [f"{verdict.rule} {verdict.fingerprint}" for verdict, _ in judged]
     assert [found.name for found in select_rules(rules, reading(91))] == ["a", "b"]

@@ -320,7 +320,7 @@ def test_a_rules_memory_is_kept_replaced_and_forgotten(db):
     rule_states.save_rule_state(db, "disk", "f", {"a": 1})
     rule_states.save_rule_state(db, "disk", "f", {"a": 2})
     assert rule_states.load_rule_state(db, "disk", "f") == {"a": 2}
-    assert rule_states.rule_states(db) == {("disk", "f"): {"a": 2}}
+    assert rule_states.rule_states(db) == [rule_states.StateRow("disk", "f", {"a": 2})]
     rule_states.save_rule_state(db, "disk", "f", None)
     assert rule_states.load_rule_state(db, "disk", "f") is None
 

@@ -86,6 +86,7 @@ def incident_record(incident: Incident) -> dict[str, Any]:
         "events": incident.events,
         "last_value": incident.last_value,
         "unit": incident.unit,
+        "escalated": incident.escalated,
     }
 
 

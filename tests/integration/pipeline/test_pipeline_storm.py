@@ -164,7 +164,8 @@ class Poisoned:
             raise ZeroDivisionError("a bug")
         return self._rule.threshold.holds(value)
 
-    def __str__(self):
+    @property
+    def words(self):
         return "poisoned"
 
 
