@@ -23,6 +23,7 @@ from hermesd.ctl.options import Group, option, with_session
 from hermesd.ctl.queue import HELP_RELEASE, queue, release_target
 from hermesd.ctl.screen import Line, Tone
 from hermesd.ctl.session import Session
+from hermesd.ctl.silence import silence
 from hermesd.ctl.views.fields import text_of
 from hermesd.ctl.views.lists import render_approvals, render_incidents, render_runs
 from hermesd.ctl.views.status import Standing, exit_of_standing, find_problems, render_status, status_document
@@ -129,6 +130,7 @@ def deny(session: Session, operation: str, reason: str) -> Exit:
 
 
 cli.add_command(queue)
+cli.add_command(silence)
 
 
 @cli.command("release", words=HELP_RELEASE)

@@ -30,6 +30,7 @@ from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.lookups import Lookups, Sources
 from hermesd.pipeline.runner import Runner
+from hermesd.pipeline.silencing import Silencing
 from hermesd.pipeline.slots import new_task_id
 from hermesd.pipeline.words import stage_line
 from hermesd.protocol import Envelope
@@ -75,6 +76,7 @@ class Desk:
         self._inbox = inbox
         self._lookups = Lookups(kit, runner, inbox, sources, audit_folder)
         explanations = Explanations(kit)
+        silencing = Silencing(kit)
         self._looked_up: dict[str, Lookup] = {
             Kind.STATUS: self._lookups.status,
             Kind.INCIDENTS: self._lookups.incidents,
@@ -83,6 +85,7 @@ class Desk:
             Kind.AUDIT_VERIFY: self._lookups.verify,
             Kind.EXPLAIN: explanations.explain,
             Kind.SCHEDULES: explanations.schedules,
+            Kind.SILENCES: silencing.list,
         }
         self._steered: dict[str, Steering] = {
             Kind.ASK: self._ask,
@@ -91,6 +94,8 @@ class Desk:
             Kind.CANCEL: self._cancel,
             Kind.RELOAD: self._reload_config,
             Kind.EMIT: self._emit,
+            Kind.SILENCE_ADD: silencing.add,
+            Kind.SILENCE_END: silencing.end,
         }
 
     async def answer(self, peer: Peer, request: Envelope, reply: Reply) -> dict[str, Any]:

@@ -127,12 +127,13 @@ class MaintenanceFile(BaseModel):
 def match_maintenance(windows: Iterable[Maintenance], rule: Rule, event: Event, now: datetime) -> Hold | None:
     """Return the first open maintenance window that the event falls into."""
     for window in windows:
-        if window.is_open(now) and _all_hold(window.match, rule, event):
+        if window.is_open(now) and concerns(window.match, rule, event):
             return Hold(HoldKind.MAINTENANCE, window.reason)
     return None
 
 
-def _all_hold(matchers: Sequence[Matcher], rule: Rule, event: Event) -> bool:
+def concerns(matchers: Sequence[Matcher], rule: Rule, event: Event) -> bool:
+    """Say whether all matchers hold of the event and of the rule that would start a run."""
     return all(
         matcher.test(rule.name if matcher.name == _RULE else matcher.read(event)) for matcher in matchers
     )

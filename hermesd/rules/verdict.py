@@ -35,6 +35,7 @@ class HoldKind(StrEnum):
     COOLING_DOWN = "cooling_down"  # a run began less than `cooldown` ago
     LOOPING = "looping"  # the event was caused by what it would start
     FLAPPING = "flapping"  # incidents of it open and end too often
+    SILENCED = "silenced"  # a person said so
     MAINTENANCE = "maintenance"  # a maintenance window is open
     INHIBITED = "inhibited"  # an incident of another rule explains it
     BUSY = "busy"  # the rule's mode lets no further run start now

@@ -118,6 +118,17 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX incidents_unresolved ON incidents (rule) WHERE status <> 'resolved'",
         "CREATE INDEX runs_created ON runs (created_at)",
     ),
+    (
+        """CREATE TABLE silences (
+            id TEXT PRIMARY KEY,
+            matchers TEXT NOT NULL,
+            author TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            created_at TEXT NOT NULL,
+            ends_at TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        "CREATE INDEX silences_end ON silences (ends_at)",
+    ),
 )
 
 
