@@ -11,7 +11,7 @@ from hermesd.audit import AuditError
 from hermesd.events import Event
 from hermesd.incidents import IncidentStatus
 from hermesd.sources.base import InboxFull
-from hermesd.state.events import find_event
+from hermesd.state.events import find_event, prune
 from hermesd.state.incidents import find_incident
 from hermesd.state.marks import is_current, list_marks
 
@@ -216,3 +216,36 @@ async def test_an_event_of_a_rule_without_a_run_opens_an_incident_only(open_hous
 
 async def _all_judged(house):
     return house.inbox.undecided == 0
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_alerts_of_one_cause_are_one_incident_and_one_run(
+    open_house, parts, alert_rule
+):
+    async with open_house(parts.in_rounds(parts.finish()), rules=[alert_rule], serve=False) as house:
+        for begin in range(0, 100_000, 500):
+            await house.inbox.accept([alert(number) for number in range(begin, begin + 500)])
+            await house.dispatcher.judge_once()
+        while house.inbox.undecided:
+            await house.dispatcher.judge_once()
+        [incident] = await house.incidents()
+        assert len(await house.runs()) == 1
+    assert incident.events == 100_000
+    assert house.inbox.accepted == 100_000
+
+
+async def test_an_incident_that_is_open_is_never_aged_out(open_house, parts):
+    moment = [datetime.now(UTC)]
+    async with open_house(parts.in_rounds(parts.finish()), serve=False, now=lambda: moment[0]) as house:
+        await house.reading(93.0)
+        await house.dispatcher.judge_once()
+        moment[0] += timedelta(days=400)
+        while await house.kit.store.write(lambda c: prune(c, moment[0], 30, 1000)):
+            pass
+        assert await house.dispatcher.judge_once() == 0
+        [incident] = await house.incidents()
+        assert incident.status is IncidentStatus.OPEN
+        await house.reading(40.0)
+        await house.dispatcher.judge_once()
+        [incident] = await house.incidents()
+    assert incident.status is IncidentStatus.RESOLVED
