@@ -38,6 +38,8 @@ from hermesd.telemetry import Metrics
 
 log = logging.getLogger("hermesd.gate")
 
+_RESULT_FIRST_SECONDS: Final = 0.02
+
 HURRIED_APPROVALS: Final = 3
 HURRY: Final = timedelta(minutes=10)
 """Whoever approved so often within so short a time is asked for one confirmation more."""
@@ -311,8 +313,7 @@ class Gate:
         )
 
     def _clear_away(self, container: Container) -> None:
-        """End a container behind the flight's back: its result need not wait for that."""
-        self._tasks.create_task(container.destroy(), name="clear-away")
+        self._tasks.create_task(_destroy_behind(container), name="clear-away")
 
     def _cockpit(self) -> Cockpit:
         return Cockpit(
@@ -329,6 +330,14 @@ class Gate:
             artifacts=self.artifacts,
             now=self._now,
         )
+
+
+async def _destroy_behind(container: Container) -> None:
+    """End a container after its result is on its way: on a small machine the two compete for a processor."""
+    try:
+        await asyncio.sleep(_RESULT_FIRST_SECONDS)
+    finally:
+        await container.destroy()
 
 
 class _Answered(Exception):  # noqa: N818 - carries an answer past the rest of a function

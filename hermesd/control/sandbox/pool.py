@@ -30,7 +30,8 @@ log = logging.getLogger("hermesd.sandbox")
 
 IDLE_SECONDS: Final = 300.0
 MAX_WAITING: Final = 4
-_REFILL_DELAY_SECONDS: Final = 0.02
+_REFILL_DELAY_SECONDS: Final = 0.1
+"""A runbook's next request comes within this; starting a container meanwhile would only slow it down."""
 _CHECK_SECONDS: Final = 5.0
 
 
