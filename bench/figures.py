@@ -13,8 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from hermesd.confd import shipped
-from hermesd.demo.stage import Cast, Theatre, cast, readable_program
+from hermesd.demo.stage import Cast, Theatre, cast, readable_program, shipped_for
 from hermesd.launcher import Child, Program, child
 
 
@@ -46,7 +45,7 @@ class Ground:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.players: Cast = cast()
-        self.program: Program = readable_program(folder, self.players)
+        self.program: Program = readable_program(folder, self.players.agent)
         for name, account in (("agent", self.players.agent), ("executor", self.players.executor)):
             (folder / name).mkdir()
             if account is not None:
@@ -75,7 +74,7 @@ class Ground:
     @asynccontextmanager
     async def process(self, name: str) -> AsyncIterator[Child]:
         """Start `agent` or `executor`; entering ends when it says READY."""
-        layers = ["--conf", str(shipped()), "--conf", str(self.folder / "conf.d")]
+        layers = ["--conf", str(shipped_for(self.program)), "--conf", str(self.folder / "conf.d")]
         async with child(
             name,
             [*layers, "run" if name == "agent" else name],

@@ -1,9 +1,14 @@
 """What every test may use: how a missing server is told, and how long hypothesis looks."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from hermesd.demo.stage import cast, readable_program
 
 settings.register_profile("home", deadline=None)
 settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,3 +27,12 @@ def needs():
         pytest.skip(f"{what} is missing")
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def program():
+    """How another user starts the program, wherever this checkout lies: in /root too, which is root's alone."""
+    folder = Path(tempfile.mkdtemp(prefix="hermesd-program-"))
+    folder.chmod(0o755)
+    yield readable_program(folder, cast().agent)
+    shutil.rmtree(folder)

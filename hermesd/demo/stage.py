@@ -122,7 +122,7 @@ async def _once(path: Path, kind: str, payload: Mapping[str, Any]) -> dict[str, 
 async def theatre(folder: Path, world: World, players: Cast, language: str) -> AsyncIterator[Theatre]:
     """Start both processes over the shipped configuration and the demo's few lines."""
     program = await asyncio.to_thread(_set_up, folder, world, players, language)
-    layers = ["--conf", str(_shipped_for(program)), "--conf", str(folder / "conf.d")]
+    layers = ["--conf", str(shipped_for(program)), "--conf", str(folder / "conf.d")]
     async with AsyncExitStack() as stack:
         started = []
         for name, command, account in (
@@ -143,7 +143,7 @@ def _set_up(folder: Path, world: World, players: Cast, language: str) -> Program
         if account is not None:
             os.chown(folder / name, account.uid, account.gid)
     _lay_over(folder / "conf.d", folder, world, players, language)
-    return readable_program(folder, players)
+    return readable_program(folder, players.agent)
 
 
 def _lay_over(overlay: Path, folder: Path, world: World, players: Cast, language: str) -> None:
@@ -207,14 +207,16 @@ def _value(value: Any) -> str:
     return json.dumps(value)
 
 
-def readable_program(folder: Path, players: Cast) -> Program:
-    """Return how the players start the program.
+def readable_program(folder: Path, reader: Account | None) -> Program:
+    """Return how another user starts the program; None is the present one.
 
-    A checkout in a folder that only root may enter cannot be read by the demo's users. Then they get
-    a copy in the demo's own folder, as a package would put one into /usr/lib.
+    A checkout in a folder that only root may enter cannot be read by others. Then they get a copy
+    in ``folder``, as a package would put one into /usr/lib.
     """
     package = Path(hermesd.__file__).parent
-    if players.agent is None or _can_read(players.agent, package / "cli.py", Path(sys.executable)):
+    if reader is None or _can_read(
+        reader, package / "cli.py", shipped() / "daemon.toml", Path(sys.executable)
+    ):
         return Program()
     copy = folder / "program"
     site = Path(sysconfig.get_path("purelib"))
@@ -227,7 +229,8 @@ def readable_program(folder: Path, players: Cast) -> Program:
     return Program((_SYSTEM_PYTHON, "-m", "hermesd"), environ)
 
 
-def _shipped_for(program: Program) -> Path:
+def shipped_for(program: Program) -> Path:
+    """Return the folder of the shipped defaults that whoever starts ``program`` can read."""
     copy = program.environ.get("PYTHONPATH")
     return Path(copy, "hermesd", "conf.d") if copy else shipped()
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hermesd.confd import shipped
-from hermesd.demo.stage import AskError, Theatre, cast, readable_program
+from hermesd.demo.stage import AskError, Theatre, cast, shipped_for
 from hermesd.ipc.client import ask
 from hermesd.ipc.messages import Kind, read_line, request_line
-from hermesd.launcher import Child, child
+from hermesd.launcher import Child, Program, child
 
 WAIT_SECONDS = 20
 
@@ -23,7 +22,7 @@ WAIT_SECONDS = 20
 class Pair:
     """An agent and an executor. Each can be started, stopped and killed by itself; state stays."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Program) -> None:
         self.folder = folder
         self.players = cast()
         self.parts: dict[str, tuple[Child, AsyncExitStack]] = {}
@@ -32,7 +31,7 @@ class Pair:
         for name, account in (("agent", self.players.agent), ("executor", self.players.executor)):
             self.make(folder / name, account)
         self.conf = folder / "conf.d"
-        self.program = readable_program(folder, self.players)
+        self.program = program
         self.write("daemon.toml.d/paths.toml", self.paths())
         self.write("permissions.toml.d/reach.toml", self.reach())
         self.write("sources/host.toml", 'kind = "host"\nenabled = false\n')
@@ -70,12 +69,13 @@ class Pair:
         return path
 
     async def start(self, *names: str) -> None:
+        layers = ["--conf", str(shipped_for(self.program)), "--conf", str(self.conf)]
         for name in names or ("executor", "agent"):
             stack = AsyncExitStack()
             part = await stack.enter_async_context(
                 child(
                     name,
-                    ["--conf", str(shipped()), "--conf", str(self.conf), "run" if name == "agent" else name],
+                    [*layers, "run" if name == "agent" else name],
                     program=self.program,
                     account=getattr(self.players, name),
                     log_path=self.folder / f"{name}.log",
@@ -161,11 +161,11 @@ class Pair:
 
 
 @pytest.fixture
-async def pair():
+async def pair(program):
     # Not tmp_path: other users must be able to reach it.
     folder = Path(tempfile.mkdtemp(prefix="hermesd-e2e-"))
     folder.chmod(0o755)
-    made = Pair(folder)
+    made = Pair(folder, program)
     try:
         yield made
     finally:

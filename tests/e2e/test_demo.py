@@ -3,27 +3,31 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from hermesd.launcher import Program
+
 pytestmark = pytest.mark.slow
 
 ROOT = os.geteuid() == 0
 SECONDS = 60
+OURS = Program()
 
 
-def demo(*arguments: str, before: tuple[str, ...] = (), **identity) -> subprocess.CompletedProcess[str]:
+def demo(
+    *arguments: str, before: tuple[str, ...] = (), program: Program = OURS, **identity
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*before, sys.executable, "-m", "hermesd", "demo", *arguments],
+        [*before, *program.argv, "demo", *arguments],
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
         cwd="/",
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", **program.environ},
         **identity,
     )
 
@@ -76,8 +80,8 @@ def test_it_repairs_a_full_disk_and_tells_one_json_object_and_leaves_nothing_beh
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can be somebody else")
-def test_an_ordinary_user_sees_the_same_story_with_a_folder_and_its_budget():
-    done = demo("--json", user=64810, group=64810, extra_groups=[])
+def test_an_ordinary_user_sees_the_same_story_with_a_folder_and_its_budget(program):
+    done = demo("--json", program=program, user=64810, group=64810, extra_groups=[])
     assert done.returncode == 0, done.stderr
     check_object(json.loads(done.stdout), kinds=STAGES)
 
