@@ -31,7 +31,7 @@ def needs():
 
 @pytest.fixture(scope="session")
 def program():
-    """How another user starts the program, wherever this checkout lies: in /root too, which is root's alone."""
+    """How another user starts the program, also from a checkout in /root, which is root's alone."""
     folder = Path(tempfile.mkdtemp(prefix="hermesd-program-"))
     folder.chmod(0o755)
     yield readable_program(folder, cast().agent)
