@@ -24,7 +24,7 @@ from hermesd.control.binding import Bound, bind
 from hermesd.control.catalogue import identify
 from hermesd.control.ledger import Ledger, Operation, OperationStatus
 from hermesd.control.manifest import ManifestError, impact_of
-from hermesd.control.output import Read, first_line, read_output
+from hermesd.control.output import first_line, read_output
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
 from hermesd.control.settings import Policy
@@ -325,15 +325,12 @@ class Flight:
 
     async def _read(self, bound: Bound, ended: Ended, preview: Preview | None) -> CommandResult:
         spec, shelf = bound.command.spec, self._cockpit.artifacts
-
-        def digest() -> Read:
-            kept = shelf is not None and spec.output.keep
-            found = read_output(spec.output, ended, bound.values, self._cockpit.redactor, kept=kept)
-            if shelf is not None and kept:
-                shelf.keep(found.whole)
-            return found
-
-        read = await asyncio.to_thread(digest)
+        kept = shelf is not None and spec.output.keep
+        read = await asyncio.to_thread(
+            read_output, spec.output, ended, bound.values, self._cockpit.redactor, kept=kept
+        )
+        if shelf is not None and kept:
+            await asyncio.to_thread(shelf.keep, read.whole)
         status, reason = self._verdict(bound, ended)
         gain = None
         if spec.output.parser == "gain" and read.rows:

@@ -167,7 +167,7 @@ class OperatorDesk:
         engines, settings = self._engines(), self._gate.policy.settings
         return {
             "sandbox": self._gate.sandbox.name if self._gate.sandbox else "",
-            "usable": engines.chosen.usable,
+            "usable": self._gate.sandbox is not None,
             "reason": self._gate.sandbox_reason,
             "degraded": list(engines.chosen.degraded),
             "promises": engines.chosen.promises,

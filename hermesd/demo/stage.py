@@ -217,7 +217,7 @@ def readable_program(folder: Path, reader: Account | None) -> Program:
     if reader is None or _can_read(
         reader, package / "cli.py", shipped() / "daemon.toml", Path(sys.executable)
     ):
-        return Program()
+        return Program(environ={name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ})
     copy = folder / "program"
     site = Path(sysconfig.get_path("purelib"))
     shutil.copytree(site, copy, ignore=shutil.ignore_patterns("__pycache__", "pip", "pip-*"))
@@ -231,8 +231,8 @@ def readable_program(folder: Path, reader: Account | None) -> Program:
 
 def shipped_for(program: Program) -> Path:
     """Return the folder of the shipped defaults that whoever starts ``program`` can read."""
-    copy = program.environ.get("PYTHONPATH")
-    return Path(copy, "hermesd", "conf.d") if copy else shipped()
+    copied = Path(program.environ.get("PYTHONPATH", ""), "hermesd", "conf.d")
+    return copied if copied.is_absolute() and copied.is_dir() else shipped()
 
 
 def _can_read(account: Account, *paths: Path) -> bool:

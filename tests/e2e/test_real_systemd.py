@@ -30,7 +30,10 @@ FILES = {
     "etc/hermesd/api_key": "a-key-of-the-test\n",
     "etc/systemd/system/bare.target": "[Unit]\nDescription=Bare\nRequires=basic.target\nAfter=basic.target\n",
 }
-FOLDERS = ("usr", "proc", "sys", "dev", "run", "root", "opt", "var/lib", "var/log/journal", "tmp", "var/tmp")
+FOLDERS = (
+    *("usr", "proc", "sys", "dev", "run", "root", "opt", "tmp", "var", "var/lib", "var/log", "var/tmp"),
+    *("etc", "etc/hermesd", "etc/systemd", "etc/systemd/system", "var/log/journal"),
+)
 # The units as shipped, but for where the program lies and how long a hung one is waited for.
 PROGRAM = """
 [Service]
