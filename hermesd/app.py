@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from hermesd.agent.planner import Planner
+from hermesd.agent.planner import Hear, Planner
 from hermesd.agent.runbook import RunbookPlanner
 from hermesd.audit import AuditLog, open_log
 from hermesd.config import Config, load_config
@@ -203,7 +203,7 @@ class _Minds:
                 retries=config.limits.network_retries,
             )
 
-    def __call__(self, run: Run, config: Config) -> Sequence[Planner]:
+    def __call__(self, run: Run, config: Config, hear: Hear) -> Sequence[Planner]:
         planners: list[Planner] = []
         if self._chat is not None:
             from hermesd.agent.model import ModelPlanner  # noqa: PLC0415 - the same
@@ -213,6 +213,7 @@ class _Minds:
                 config.limits.malformed_answers,
                 name=config.model.model_name,
                 budget_seconds=_inside(config.stages.plan_ms),
+                hear=hear,
             )
             planners.append(mind)
         runbook = config.runbooks.get(run.runbook) or config.runbooks.get(_GENERAL_LOOK)

@@ -94,6 +94,9 @@ class Run:
     stage: str = ""
     report: str = ""
     worked_ms: int = 0
+    malformed: int = 0
+    tokens: int = 0
+    cost: float = 0.0
     stages: tuple[StageTiming, ...] = field(default=())
 
     @property

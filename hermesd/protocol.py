@@ -260,7 +260,8 @@ class CatalogueView(Word):
 class Action(Word):
     """One proposed step of a decision. ``needs`` names steps of the same decision that come first.
 
-    ``confirm`` asks that a person confirms it even if its command would not need it.
+    ``confirm`` asks that a person confirms it even if its command would not need it. ``sources`` says of
+    an argument where its value came from: ``goal``, ``event``, ``incident``, ``facts``, or a step's name.
     """
 
     step: Identifier
@@ -269,6 +270,9 @@ class Action(Word):
     intent: str = Field(min_length=1, max_length=500)
     needs: tuple[Identifier, ...] = ()
     confirm: bool = False
+    sources: dict[ArgumentName, Annotated[str, Field(max_length=96)]] = Field(
+        default_factory=dict, max_length=32
+    )
 
 
 class Finish(Word):

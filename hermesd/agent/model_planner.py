@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hermesd.agent.parsing import parse_decision
-from hermesd.agent.planner import PlannerUnavailable, Situation, Unavailability
+from hermesd.agent.planner import (
+    Hear,
+    Malformed,
+    PlannerKind,
+    PlannerUnavailable,
+    Situation,
+    Unavailability,
+    hear_nothing,
+)
 from hermesd.agent.prompts import Message, answer_back, write_messages
+from hermesd.agent.references import named_in, rename_references
 from hermesd.protocol import Action, Decision
 
 log = logging.getLogger("hermesd.model")
@@ -24,9 +33,6 @@ PLAN_SECONDS: Final = 44.0
 
 MALFORMED_ANSWERS: Final = 5
 
-OnMalformed = Callable[[str, str], None]
-"""Called with the task's id and the reason, for the record and for Situation.malformed."""
-
 
 class ChatModel(Protocol):
     """Anything that continues a chat."""
@@ -34,10 +40,6 @@ class ChatModel(Protocol):
     async def complete(self, messages: Sequence[Message]) -> str:
         """Return the model's answer as it stands. Raise PlannerUnavailable."""
         ...
-
-
-def _nobody(_task_id: str, _reason: str) -> None:
-    """Stand in for whoever wants to know of malformed answers."""
 
 
 class ModelPlanner:
@@ -55,19 +57,24 @@ class ModelPlanner:
         *,
         name: str = "model",
         budget_seconds: float = PLAN_SECONDS,
-        on_malformed: OnMalformed = _nobody,
+        hear: Hear = hear_nothing,
     ) -> None:
         self._chat = chat
         self._name = name
         self._budget_seconds = budget_seconds
         self._malformed_answers = malformed_answers
         self._malformed = 0
-        self._on_malformed = on_malformed
+        self._hear = hear
 
     @property
     def name(self) -> str:
         """What records call it."""
         return self._name
+
+    @property
+    def kind(self) -> PlannerKind:
+        """A model: what it proposes is doubted."""
+        return PlannerKind.MODEL
 
     async def decide(self, situation: Situation) -> Decision:
         """Return the model's decision. Raise PlannerUnavailable: late, down or nonsense."""
@@ -92,7 +99,7 @@ class ModelPlanner:
             reason = read.reason
             self._malformed += 1
             log.info("%s: an answer that cannot be read: %s", situation.briefing.task_id, reason)
-            self._on_malformed(situation.briefing.task_id, reason)
+            self._hear(Malformed(reason))
             messages = [*asked, *answer_back(answer, reason)]
         raise PlannerUnavailable(
             Unavailability.NONSENSE, f"the model's answers could not be read; the last one: {reason}"
@@ -101,14 +108,21 @@ class ModelPlanner:
 
 def _signed(decision: Decision, round_no: int) -> Decision:
     """Return the decision with its steps named after their round: no two of a run are called alike."""
-    names = {action.step: f"m{round_no}.{action.step}"[:96] for action in decision.actions}
+    names = {action.step: f"m{round_no}_{action.step}"[:96] for action in decision.actions}
     if len(set(names.values())) != len(names):
-        names = {step: f"m{round_no}.{number}" for number, step in enumerate(names, 1)}
+        names = {step: f"m{round_no}_{number}" for number, step in enumerate(names, 1)}
     return decision.model_copy(
         update={"actions": tuple(_renamed(action, names) for action in decision.actions)}
     )
 
 
 def _renamed(action: Action, names: dict[str, str]) -> Action:
-    needs = tuple(names.get(step, step) for step in action.needs)
-    return action.model_copy(update={"step": names[action.step], "needs": needs})
+    used = [names[step] for step in named_in(action.args) if step in names]
+    needs = tuple(dict.fromkeys([*(names.get(step, step) for step in action.needs), *used]))
+    changes = {
+        "step": names[action.step],
+        "needs": needs,
+        "args": rename_references(action.args, names),
+        "sources": {name: names.get(source, source) for name, source in action.sources.items()},
+    }
+    return action.model_copy(update=changes)

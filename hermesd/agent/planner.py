@@ -7,7 +7,7 @@ state of a run, and never reach for anything that its caller did not hand in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -55,11 +55,26 @@ class Observation:
     reason: str = ""
     impact: Impact | None = None
     gain: Gain | None = None
+    digest: str = ""
 
     @property
     def succeeded(self) -> bool:
         """Whether the command did what it was asked to."""
         return self.status is ResultStatus.SUCCEEDED
+
+    def as_scope(self) -> dict[str, Any]:
+        """Return what references to this step may speak of: `${step.rows.0.path}`, `${step.summary}`."""
+        return {
+            "status": self.status.value,
+            "summary": self.summary,
+            "reason": self.reason,
+            "rows": self.rows,
+            "output": self.output,
+            "command": self.command,
+            "args": self.args,
+            "impact": self.impact.model_dump() if self.impact else None,
+            "gain": self.gain.model_dump() if self.gain else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +94,49 @@ class Situation:
     malformed: int = 0
 
 
+class PlannerKind(StrEnum):
+    """How far a decision is to be doubted before it is acted on."""
+
+    RUNBOOK = "runbook"  # written by an administrator, and checked against the catalogue
+    MODEL = "model"  # made up a moment ago: where each value comes from is looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An answer that could not be read, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one answer of a model cost: tokens in and out, and money in the currency of its prices.
+
+    ``estimated``: the server did not say, so the tokens were counted from the texts.
+    """
+
+    model: str
+    prompt_tokens: int
+    answer_tokens: int
+    cost: float = 0.0
+    estimated: bool = False
+
+
+Hear = Callable[[Malformed | Spent], None]
+"""Called by a planner with what happened on the way to its decision, for the record and the counters."""
+
+
+def hear_nothing(_heard: Malformed | Spent) -> None:
+    """Stand in for whoever keeps the record."""
+
+
 class Unavailability(StrEnum):
     """Why a planner gives no decision; who comes next is the caller's to say."""
 
     LATE = "late"  # its clock ran out
     DOWN = "down"  # it cannot be reached, or says that it is out of order
     NONSENSE = "nonsense"  # it answers, and nothing in it can be used
+    SPENT = "spent"  # its tokens or its money are used up in this run
     HAND_OVER = "hand_over"  # it knows that a person must take over from here
 
 
@@ -103,6 +155,11 @@ class Planner(Protocol):
     @property
     def name(self) -> str:
         """What records call it."""
+        ...
+
+    @property
+    def kind(self) -> PlannerKind:
+        """How far its decisions are to be doubted."""
         ...
 
     async def decide(self, situation: Situation) -> Decision:
@@ -124,6 +181,7 @@ def observe(round_no: int, action: Action, result: CommandResult) -> Observation
         reason=result.reason or "; ".join(f"{item.field}: {item.reason}" for item in result.rejected),
         impact=result.impact,
         gain=result.gain,
+        digest=result.digest,
     )
 
 

@@ -154,7 +154,7 @@ class _Walk:
         return True
 
     def _done(self, step: Step, seen: Observation) -> bool:
-        self.position.scope[step.id] = _as_scope(seen)
+        self.position.scope[step.id] = seen.as_scope()
         if seen.succeeded:
             self._succeeded.add(step.id)
             return True
@@ -178,20 +178,6 @@ class _Walk:
 
 def _harmless(info: CommandInfo) -> bool:
     return info.concurrency_safe and info.effect is Effect.READ
-
-
-def _as_scope(seen: Observation) -> dict[str, Any]:
-    return {
-        "status": seen.status.value,
-        "summary": seen.summary,
-        "reason": seen.reason,
-        "rows": seen.rows,
-        "output": seen.output,
-        "command": seen.command,
-        "args": seen.args,
-        "impact": seen.impact.model_dump() if seen.impact else None,
-        "gain": seen.gain.model_dump() if seen.gain else None,
-    }
 
 
 class _Seen:

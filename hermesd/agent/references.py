@@ -25,6 +25,7 @@ Scope = Mapping[str, Any]
 
 _OPENING: Final = re.compile(r"\$\{")
 _REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
+_BEGINNING: Final = re.compile(r"\$\{([A-Za-z0-9_-]+)(?=[.|}])")
 _BODY: Final = re.compile(r"([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?:\|([a-z]+))?")
 
 
@@ -88,6 +89,25 @@ def references_in(value: Any) -> Iterator[Reference]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from references_in(item)
+
+
+def named_in(value: Any) -> list[str]:
+    """Return the first name of each reference in the value. What is no proper reference names nothing."""
+    try:
+        return list(dict.fromkeys(reference.path[0] for reference in references_in(value)))
+    except ValueError:
+        return []
+
+
+def rename_references(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the value with the first name of its references replaced where ``names`` has another."""
+    if isinstance(value, str):
+        return _BEGINNING.sub(lambda found: "${" + names.get(found[1], found[1]), value)
+    if isinstance(value, list | tuple):
+        return [rename_references(item, names) for item in value]
+    if isinstance(value, Mapping):
+        return {key: rename_references(item, names) for key, item in value.items()}
+    return value
 
 
 def look_up(reference: Reference, scope: Scope) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hermesd.agent.planner import PlannerUnavailable, Situation, Unavailability
+from hermesd.agent.planner import PlannerKind, PlannerUnavailable, Situation, Unavailability
 from hermesd.agent.position import locate
 from hermesd.agent.report import finish, hand_over_text, stopped
 from hermesd.agent.runbook_file import Runbook, check_runbook
@@ -27,6 +27,11 @@ class RunbookPlanner:
     def name(self) -> str:
         """What records call it."""
         return f"runbook {self.runbook.name}".strip()
+
+    @property
+    def kind(self) -> PlannerKind:
+        """A runbook."""
+        return PlannerKind.RUNBOOK
 
     async def decide(self, situation: Situation) -> Decision:
         """Return the next steps or the finish. Raise PlannerUnavailable where the file hands over."""

@@ -20,9 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from hermesd.agent.arguments import unfit_arguments
 from hermesd.agent.conditions import Condition
 from hermesd.agent.references import Reference, parse_template, references_in
-from hermesd.protocol import ArgumentName, CatalogueView, CommandInfo, CommandName
+from hermesd.protocol import ArgumentName, CatalogueView, CommandName
 
 MAX_STEPS: Final = 32
 RESERVED: Final = frozenset({"event", "incident", "facts", "inputs", "catalogue", "row"})
@@ -204,41 +205,10 @@ def check_runbook(runbook: Runbook, view: CatalogueView) -> list[str]:
         if step.command is None:
             continue
         info = commands.get(step.command)
-        found = _unfit(step, info) if info else [f"there is no command {step.command}"]
+        found = (
+            unfit_arguments(step.command, step.args, info.args_schema)
+            if info
+            else [f"there is no command {step.command}"]
+        )
         faults += [f"step {step.id!r}: {fault}" for fault in found]
     return faults
-
-
-def _unfit(step: Step, info: CommandInfo) -> Iterator[str]:
-    properties = info.args_schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
-    required = info.args_schema.get("required")
-    for name in required if isinstance(required, list) else ():
-        if name not in step.args:
-            yield f"{info.name} needs the argument {name}"
-    for name, value in step.args.items():
-        schema = known.get(name)
-        if not isinstance(schema, dict):
-            yield f"{info.name} has no argument {name}"
-        elif not any(references_in(value)):
-            yield from _unfit_value(name, value, schema)
-
-
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-}
-
-
-def _unfit_value(name: str, value: JsonValue, schema: dict[str, Any]) -> Iterator[str]:
-    wanted = _TYPES.get(str(schema.get("type")))
-    if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
-        yield f"{name} must be of the type {schema['type']}"
-    elif "enum" in schema and value not in schema["enum"]:
-        yield f"{name} is none of {', '.join(str(item) for item in schema['enum'])}"
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for item in value:
-            yield from _unfit_value(name, item, schema["items"])

@@ -7,6 +7,7 @@ answer later. This module must never hide a command that the run has already use
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -38,9 +39,24 @@ def scenes_of(event: Mapping[str, Any], goal: str) -> tuple[str, ...]:
     by_type = _BY_TYPE.get(str(event.get("type", "")), ())
     labels = event.get("labels")
     values = labels.values() if isinstance(labels, Mapping) else ()
-    text = " ".join([goal, str(event.get("text", "")), *(str(value) for value in values)]).lower()
-    by_word = (scene for scene, words in _BY_WORD.items() if any(word in text for word in words))
-    return tuple(dict.fromkeys((*(by_type or by_word), GENERAL)))
+    text = " ".join([goal, str(event.get("text", "")), *(str(value) for value in values)])
+    return tuple(dict.fromkeys((*(by_type or scenes_in(text)), GENERAL)))
+
+
+def scenes_in(text: str) -> tuple[str, ...]:
+    """Return the scenes that a text speaks of: English as whole words, Chinese anywhere."""
+    return tuple(scene for scene, words in _BY_WORD.items() if any(_says(text, word) for word in words))
+
+
+def _says(text: str, word: str) -> bool:
+    """Say whether the text, in its own capitals, uses the word; `DiskFull` uses disk, `diskette` does not."""
+    if not word.isascii():
+        return word in text
+    return re.search(rf"(?<![a-z0-9]){re.escape(word)}s?(?![a-z0-9])", _apart(text)) is not None
+
+
+def _apart(text: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower()
 
 
 def choose_commands(

@@ -50,7 +50,8 @@ async def _stages(passage: Passage) -> Ending:
     received = await receive(passage)
     briefing = await brief(passage, received)
     catalogue, trail = briefing.catalogue, passage.trail
-    planning = Planning(passage, passage.kit.planners(passage.run, passage.config), briefing)
+    planners = passage.kit.planners(passage.run, passage.config, passage.hear)
+    planning = Planning(passage, planners, briefing)
     if trail.unfinished:
         passage.move(round=trail.round)
         await act(passage, catalogue)
@@ -125,6 +126,9 @@ async def end(passage: Passage, ending: Ending) -> None:
         actions=len(trail.ended),
         refused=len(trail.refusals),
         worked_ms=passage.run.worked_ms,
+        malformed=passage.run.malformed,
+        tokens=passage.run.tokens,
+        cost=passage.run.cost,
         gains=[seen.gain.model_dump() for seen in trail.observations if seen.gain],
         unknown=[
             step.request_id

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hermesd.agent.planner import Planner
+from hermesd.agent.planner import Hear, Planner
 from hermesd.audit import AuditLog
 from hermesd.config import Config
 from hermesd.incidents import Run
@@ -21,8 +21,8 @@ from hermesd.sources.bulletin import Bulletin
 from hermesd.state.store import Store
 from hermesd.telemetry import Metrics
 
-Planners = Callable[[Run, Config], Sequence[Planner]]
-"""Returns who plans for a run, in the order in which they are asked."""
+Planners = Callable[[Run, Config, Hear], Sequence[Planner]]
+"""Returns who plans for a run, in the order in which they are asked; they tell `Hear` what it took."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from hermesd.agent.planner import Malformed, Spent
 from hermesd.audit import Anchor
 from hermesd.clocks import StageClock, StageMark
 from hermesd.incidents import Run, RunStatus
+from hermesd.pipeline.counters import Counters, thoughts_in_a_row
 from hermesd.pipeline.follow import Line
 from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.trail import Trail
@@ -97,6 +99,31 @@ class Passage:
         """Wait until every record handed in so far is synced. Raise AuditError when one cannot be."""
         if self._receipt is not None:
             await asyncio.shield(asyncio.wrap_future(self._receipt))
+
+    @property
+    def counters(self) -> Counters:
+        """What the run has used up so far."""
+        trail, run = self.trail, self._run
+        return Counters(
+            round=trail.round,
+            actions=len(trail.ended),
+            malformed=run.malformed,
+            refused_in_a_row=trail.refused_in_a_row,
+            repeats=trail.repeats,
+            same_thoughts=thoughts_in_a_row(trail.thoughts),
+            tokens=run.tokens,
+            cost=run.cost,
+        )
+
+    def hear(self, what: Malformed | Spent) -> None:
+        """Count and record what a model's answer was worth. It is stored with whatever is written next."""
+        after = self.counters.heard(what)
+        self.move(malformed=after.malformed, tokens=after.tokens, cost=after.cost)
+        if isinstance(what, Malformed):
+            self.note("answer.malformed", round=self._run.round, reason=what.reason, count=after.malformed)
+            self.write_soon()  # a run that goes on after a crash does not begin to count anew
+        else:
+            self.note("model.answered", round=self._run.round, **asdict(what))
 
     def take_off(self, request_id: str, *, changing: bool) -> None:
         """Take note that a request is under way, and whether it changes something."""

@@ -29,6 +29,7 @@ class Trail:
     refusals: list[str] = field(default_factory=list)
     refused_in_a_row: int = 0
     repeats: int = 0
+    thoughts: list[str] = field(default_factory=list)
     unfinished: list[Step] = field(default_factory=list)
     sent_before: frozenset[str] = frozenset()
 
@@ -72,6 +73,7 @@ def read_trail(decisions: Sequence[StoredDecision], steps: Sequence[Step]) -> Tr
         if stored.refused:
             trail.refuse(stored.refused.split("\n"))
             continue
+        trail.thoughts.append(stored.decision.thought)
         mine = [step for (round_no, _index), step in newest.items() if round_no == stored.round]
         trail.accept(mine, stored.decision.finish)
         if all(step.status is StepStatus.ENDED for step in mine):

@@ -23,6 +23,10 @@ class Words:
     hands_over: str
     refused: str
     repeats: str
+    same_thought: str
+    no_news: str
+    tokens_over: str
+    cost_over: str
     rounds_over: str
     actions_over: str
     time_over: str
@@ -57,6 +61,10 @@ EN: Final = Words(
     hands_over="A person takes over: {reason}",
     refused="{count} plans in a row were refused, the last one because: {reason}",
     repeats="the same action was proposed again and again: {reason}",
+    same_thought="the planner has thought the same {count} times in a row",
+    no_news="your thought is the one of the round before: say what the newest observation changed, or finish",
+    tokens_over="the {count} tokens of a run are used up",
+    cost_over="the {cost:g} that a run may cost are used up",
     rounds_over="all {count} rounds are used up",
     actions_over="all {count} actions are used up",
     time_over="The run's working time of {minutes:g} min is over.",
@@ -91,6 +99,10 @@ ZH: Final = Words(
     hands_over="转人工处理：{reason}",
     refused="连续 {count} 次方案未通过校验，最近一次原因：{reason}",
     repeats="反复提出同一操作：{reason}",
+    same_thought="规划器连续 {count} 次给出相同的想法",
+    no_news="你的想法与上一轮相同：请说明最新观察带来了什么变化，或者结束",
+    tokens_over="本次处理的 {count} 个 token 已用完",
+    cost_over="本次处理的费用上限 {cost:g} 已用完",
     rounds_over="已用完 {count} 轮",
     actions_over="已用完 {count} 次操作",
     time_over="本次处理的工作时间（{minutes:g} 分钟）已用完。",

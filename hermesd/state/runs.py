@@ -21,9 +21,10 @@ from hermesd.state.columns import (
 
 _FIELDS: Final = (
     "task_id, kind, goal, created_at, incident_id, event_id, runbook, asked_by, status, outcome,"
-    " reason, started_at, ended_at, round, stage, report, worked_ms, stages"
+    " reason, started_at, ended_at, round, stage, report, worked_ms, stages,"
+    " malformed, tokens, cost"
 )
-_PLACES: Final = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_PLACES: Final = ", ".join("?" * 21)
 
 
 def insert_run(connection: sqlite3.Connection, run: Run) -> None:
@@ -100,6 +101,9 @@ def _row(run: Run) -> tuple[Any, ...]:
         from_text(run.report),
         run.worked_ms,
         from_json([timing.model_dump(mode="json") for timing in run.stages]),
+        run.malformed,
+        run.tokens,
+        run.cost,
     )
 
 
@@ -123,6 +127,9 @@ def _run(row: tuple[Any, ...]) -> Run:
         report=row[15],
         worked_ms=row[16],
         stages=tuple(StageTiming.model_validate(item, strict=False) for item in to_json(row[17])),
+        malformed=row[18],
+        tokens=row[19],
+        cost=row[20],
     )
 
 

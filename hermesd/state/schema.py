@@ -129,6 +129,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ) WITHOUT ROWID""",
         "CREATE INDEX silences_end ON silences (ends_at)",
     ),
+    (
+        "ALTER TABLE runs ADD COLUMN malformed INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE runs ADD COLUMN cost REAL NOT NULL DEFAULT 0",
+    ),
 )
 
 

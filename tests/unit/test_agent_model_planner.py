@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hermesd.agent.model_planner import ModelPlanner
-from hermesd.agent.planner import Briefing, PlannerUnavailable, Situation, Unavailability
+from hermesd.agent.planner import Briefing, Malformed, PlannerUnavailable, Situation, Unavailability
 from hermesd.agent.scripted import ScriptedModel
 from hermesd.protocol import Action, CatalogueView, Decision, Finish
 
@@ -27,8 +27,8 @@ def situation(**rest):
 
 async def test_the_models_steps_are_named_after_their_round():
     decision = await ModelPlanner(ScriptedModel([LOOK])).decide(situation())
-    assert [action.step for action in decision.actions] == ["m3.a", "m3.b"]
-    assert decision.actions[1].needs == ("m3.a",)
+    assert [action.step for action in decision.actions] == ["m3_a", "m3_b"]
+    assert decision.actions[1].needs == ("m3_a",)
     assert decision.actions[0].args == {"path": "/srv"}
 
 
@@ -48,7 +48,7 @@ async def test_a_finish_is_passed_on_as_it_is():
 async def test_a_malformed_answer_goes_back_with_its_reason():
     heard = []
     model = ScriptedModel([BROKEN, "{}", END])
-    planner = ModelPlanner(model, on_malformed=lambda task, reason: heard.append((task, reason)))
+    planner = ModelPlanner(model, hear=heard.append)
     assert await planner.decide(situation()) == END
     first, second, third = model.asked
     assert second[: len(first)] == first
@@ -56,7 +56,7 @@ async def test_a_malformed_answer_goes_back_with_its_reason():
     assert "text around the object" in second[-1]["content"]
     assert "thought" in third[-1]["content"]
     assert len(third) == len(second)
-    assert [task for task, _reason in heard] == ["t1", "t1"]
+    assert [type(item) for item in heard] == [Malformed, Malformed]
 
 
 async def test_after_the_allowed_number_of_malformed_answers_the_model_is_left():

@@ -123,14 +123,14 @@ def test_a_runbook_that_fits_the_catalogue_has_no_faults():
     ("old", "new", "fault"),
     [
         ("fs:largest", "fs:smallest", "step 'largest': there is no command fs:smallest"),
-        ("limit = 5", "count = 5", "step 'largest': fs:largest has no argument count"),
+        ("limit = 5", "count = 5", "step 'largest': fs:largest has no argument 'count'"),
         ("limit = 5", 'limit = "5"', "step 'largest': limit must be of the type integer"),
         ("limit = 5", "limit = true", "step 'largest': limit must be of the type integer"),
         ("limit = 5", 'sort = "c"', "step 'largest': sort is none of a, b"),
         (
             'args = { path = "${event.labels.path}" }',
             "",
-            "step 'usage': system:disk_usage needs the argument path",
+            "step 'usage': system:disk_usage needs the argument 'path'",
         ),
     ],
 )

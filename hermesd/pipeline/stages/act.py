@@ -14,6 +14,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
+from hermesd.agent.dependencies import settle
+from hermesd.agent.planner import observe
 from hermesd.incidents import Outcome
 from hermesd.pipeline.ending import RunEnds
 from hermesd.pipeline.passage import Passage
@@ -89,11 +91,27 @@ async def _one_by_one(passage: Passage, steps: Sequence[Step], infos: dict[str, 
         if unsent and (missing or passage.work.withdrawn_by):
             done = _skip(passage, step, missing)
         else:
-            done = await _perform(passage, step, infos)
+            done = await _perform_settled(passage, step, ended, infos)
         ended.append(done)
         if done.result is not None and done.result.status is ResultStatus.SUCCEEDED:
             succeeded.add(done.action.step)
     return ended
+
+
+async def _perform_settled(
+    passage: Passage, step: Step, ended: Sequence[Step], infos: dict[str, CommandInfo]
+) -> Step:
+    """Perform a step once what it refers to in the steps before it stands in its arguments."""
+    needs = step.action.needs
+    seen = {
+        done.action.step: observe(done.round, done.action, done.result).as_scope()
+        for done in ended
+        if done.result is not None and done.action.step in needs
+    }
+    settled = settle(step.action, seen) if step.status is StepStatus.PLANNED and seen else step.action
+    if isinstance(settled, str):
+        return _end(passage, step, _local(step, ResultStatus.REFUSED, settled))
+    return await _perform(passage, replace(step, action=settled), infos)
 
 
 def _skip(passage: Passage, step: Step, missing: Sequence[str]) -> Step:
@@ -101,14 +119,18 @@ def _skip(passage: Passage, step: Step, missing: Sequence[str]) -> Step:
     if step.result is not None:
         return step
     reason = f"not run: {', '.join(missing)} did not succeed" if missing else "not run: withdrawn"
-    result = CommandResult(
+    return _end(passage, step, _local(step, ResultStatus.CANCELLED, reason))
+
+
+def _local(step: Step, status: ResultStatus, reason: str) -> CommandResult:
+    """Return the result of a step that was never sent."""
+    return CommandResult(
         request_id=step.request_id,
         task_id=step.task_id,
         command=step.action.command,
-        status=ResultStatus.CANCELLED,
+        status=status,
         reason=reason,
     )
-    return _end(passage, step, result)
 
 
 async def _perform(passage: Passage, step: Step, infos: dict[str, CommandInfo]) -> Step:

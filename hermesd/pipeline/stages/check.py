@@ -10,7 +10,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from hermesd.agent.planner import Observation, refusal
+from hermesd.agent.arguments import unfit_arguments
+from hermesd.agent.dependencies import scope_for, settle, unfit_references
+from hermesd.agent.planner import Briefing, Observation, refusal
+from hermesd.agent.provenance import known_of, trace
+from hermesd.agent.verify import unmet
 from hermesd.protocol import Action, CatalogueView, CommandInfo, Decision, Effect, ResultStatus
 
 _REPEAT: Final = "this was done already with the same arguments"
@@ -24,7 +28,10 @@ def check(
     observations: Sequence[Observation],
     actions_left: int,
 ) -> list[str]:
-    """Return why the decision is refused, one line for each fault; empty when it may be acted on."""
+    """Return why the decision is refused, one line for each fault; empty when it may be acted on.
+
+    This much is asked of every decision; of a model's, :func:`doubt` asks more.
+    """
     commands = {info.name: info for info in catalogue.commands}
     actions = decision.actions
     faults = _check_count(actions, actions_left) + _check_needs(actions)
@@ -32,6 +39,35 @@ def check(
     for action in actions:
         faults += [refusal(action.step, reason) for reason in _check_action(action, commands, done)]
     return faults
+
+
+def doubt(
+    decision: Decision, briefing: Briefing, observations: Sequence[Observation], *, last_round: bool
+) -> tuple[Decision, list[str]]:
+    """Return a model's decision with what is known put into its arguments, and why it is refused.
+
+    Each argument must come from something that the run knows, and a finish must answer the goal. The
+    sources that were found stand in the actions that are returned, so that they are recorded.
+    """
+    if decision.finish is not None:
+        return decision, unmet(decision.finish, briefing, observations, last_round=last_round)
+    commands = {info.name: info for info in briefing.catalogue.commands}
+    scope, known = scope_for(briefing, observations), known_of(briefing, observations)
+    siblings = [action.step for action in decision.actions]
+    settled: list[Action] = []
+    faults: list[str] = []
+    for action in decision.actions:
+        wrong = unfit_references(action, siblings, scope)
+        done = action if wrong else settle(action, scope)
+        if isinstance(done, str):
+            wrong, done = [done], action
+        if action.command in commands:
+            sources, untraced = trace(action, commands[action.command], known)
+            done = done.model_copy(update={"sources": sources})
+            wrong = wrong or untraced
+        settled.append(done)
+        faults += [refusal(action.step, reason) for reason in wrong]
+    return decision.model_copy(update={"actions": tuple(settled)}), faults
 
 
 def is_repeat(reason: str) -> bool:
@@ -84,24 +120,11 @@ def _check_action(
         return [f"there is no command {action.command}"]
     if not info.usable:
         return [f"{action.command} cannot be used here: {info.unusable_reason}"]
-    faults = _check_names(action, info)
+    faults = list(unfit_arguments(action.command, action.args, info.args_schema))
     if not faults and identity(action.command, action.args) in done:
         instead = f"; try {info.fallback} instead" if info.fallback else ""
         faults = [f"{_REPEAT}, and nothing has changed since{instead}"]
     return faults
-
-
-def _check_names(action: Action, info: CommandInfo) -> list[str]:
-    """Check that the arguments are the command's. Their values are the executor's to judge."""
-    properties = info.args_schema.get("properties")
-    known = set(properties) if isinstance(properties, dict) else set()
-    required = info.args_schema.get("required")
-    needed = {str(name) for name in required} if isinstance(required, list) else set()
-    unknown = sorted(set(action.args) - known)
-    missing = sorted(needed - set(action.args))
-    return [f"{action.command} has no argument {name!r}" for name in unknown] + [
-        f"{action.command} needs the argument {name!r}" for name in missing
-    ]
 
 
 def identity(command: str, args: Mapping[str, object]) -> tuple[str, str]:

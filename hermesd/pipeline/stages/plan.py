@@ -16,16 +16,18 @@ from dataclasses import replace
 from hermesd.agent.planner import (
     Briefing,
     Planner,
+    PlannerKind,
     PlannerUnavailable,
     Situation,
     Unavailability,
 )
 from hermesd.clocks import StageTimeout
 from hermesd.incidents import Outcome
+from hermesd.pipeline.counters import model_over, over, stands_still
 from hermesd.pipeline.ending import RunEnds
 from hermesd.pipeline.passage import Passage
 from hermesd.pipeline.stages.act import note_sent, run_together
-from hermesd.pipeline.stages.check import check, in_order
+from hermesd.pipeline.stages.check import check, doubt, in_order
 from hermesd.pipeline.trail import plan_steps
 from hermesd.protocol import Decision, Stage, StageOutcome
 from hermesd.state.steps import Step, StepStatus, insert_decision, insert_step, refuse_decision
@@ -44,27 +46,47 @@ class Planning:
 
     async def plan(self) -> None:
         """Take the run's trail one decision further. Raise RunEnds, or StageTimeout of validation."""
-        passage, trail = self._passage, self._passage.trail
-        limits = passage.config.limits
-        if trail.round > limits.max_rounds:
-            reason = passage.words.rounds_over.format(count=limits.max_rounds)
-            raise RunEnds(Outcome.HANDED_OVER, passage.words.hands_over.format(reason=reason))
-        passage.move(round=trail.round)
+        passage = self._passage
+        self._end_if_over()
+        passage.move(round=passage.trail.round)
         planner, decision = await self._decide()
-        actions_left = limits.max_actions - len(trail.ended)
         async with passage.stage(Stage.VALIDATE) as mark:
-            faults = check(decision, self._briefing.catalogue, trail.observations, actions_left)
+            decision, faults = self._validate(planner.kind, decision)
             if faults:
                 mark.outcome = StageOutcome.REFUSED
         if faults:
-            await self._refuse(planner, decision, faults)
-        else:
-            await self._accept(planner, decision)
+            await self._refuse(planner.name, decision, faults)
+            return
+        passage.trail.thoughts.append("" if decision.finish else decision.thought)
+        self._end_if_over()
+        await self._accept(planner.name, decision)
 
-    async def _decide(self) -> tuple[str, Decision]:
+    def _validate(self, kind: PlannerKind, decision: Decision) -> tuple[Decision, list[str]]:
+        trail, limits = self._passage.trail, self._passage.config.limits
+        actions_left = limits.max_actions - len(trail.ended)
+        faults = check(decision, self._briefing.catalogue, trail.observations, actions_left)
+        if faults or kind is not PlannerKind.MODEL:
+            return decision, faults
+        last_round = trail.round >= limits.max_rounds
+        decision, faults = doubt(decision, self._briefing, trail.observations, last_round=last_round)
+        # Only now is known what the references stand for: that, too, must fit and be new.
+        return decision, faults or check(decision, self._briefing.catalogue, trail.observations, actions_left)
+
+    def _end_if_over(self, reason: str = "") -> None:
+        """Raise RunEnds when one of the run's counters has reached its bound."""
+        words = self._passage.words
+        text = over(self._passage.counters, self._passage.config.limits, words, reason)
+        if text:
+            raise RunEnds(Outcome.HANDED_OVER, words.hands_over.format(reason=text))
+
+    async def _decide(self) -> tuple[Planner, Decision]:
         passage = self._passage
         while self._planners:
             planner = self._planners[0]
+            spent = model_over(passage.counters, passage.config.limits, passage.words)
+            if spent and planner.kind is PlannerKind.MODEL:
+                await self._fall_back(planner.name, Unavailability.SPENT, spent)
+                continue
             try:
                 async with passage.stage(Stage.PLAN) as mark:
                     try:
@@ -79,18 +101,21 @@ class Planning:
                 await self._fall_back(planner.name, error.reason, error.text)
             else:
                 passage.tell(self._line(planner.name, decision))
-                return planner.name, decision
+                return planner, decision
         raise RunEnds(Outcome.HANDED_OVER, passage.words.no_planner.format(reason=passage.words.nobody))
 
     def _situation(self) -> Situation:
-        trail, limits = self._passage.trail, self._passage.config.limits
+        passage, trail = self._passage, self._passage.trail
+        limits = passage.config.limits
+        hints = (passage.words.no_news,) if stands_still(passage.counters) else ()
         return Situation(
             briefing=self._briefing,
             round=trail.round,
             observations=trail.observations,
-            refusals=tuple(trail.refusals),
+            refusals=(*trail.refusals, *hints),
             rounds_left=limits.max_rounds - trail.round,
             actions_left=limits.max_actions - len(trail.ended),
+            malformed=passage.run.malformed,
         )
 
     async def _fall_back(self, planner: str, reason: Unavailability, text: str) -> None:
@@ -110,7 +135,7 @@ class Planning:
             raise RunEnds(Outcome.HANDED_OVER, passage.words.no_planner.format(reason=text))
 
     async def _refuse(self, planner: str, decision: Decision, faults: list[str]) -> None:
-        passage, trail, limits = self._passage, self._passage.trail, self._passage.config.limits
+        passage, trail = self._passage, self._passage.trail
         trail.refuse(faults)
         reason = "; ".join(faults)
         passage.note("decision.refused", round=trail.round, planner=planner, reasons=faults)
@@ -123,13 +148,7 @@ class Planning:
             refuse_decision(connection, seq, "\n".join(faults))
 
         await passage.write(store)
-        words = passage.words
-        if trail.repeats >= limits.repeated_actions:
-            text = words.hands_over.format(reason=words.repeats.format(reason=reason))
-            raise RunEnds(Outcome.HANDED_OVER, text)
-        if trail.refused_in_a_row >= limits.refused_plans:
-            refused = words.refused.format(count=trail.refused_in_a_row, reason=reason)
-            raise RunEnds(Outcome.HANDED_OVER, words.hands_over.format(reason=refused))
+        self._end_if_over(reason)
 
     async def _accept(self, planner: str, decision: Decision) -> None:
         """Store the decision and its steps, and record them, in one wait: then they may be acted on."""

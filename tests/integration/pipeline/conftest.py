@@ -14,7 +14,7 @@ from itertools import count
 
 import pytest
 
-from hermesd.agent.planner import PlannerUnavailable, Unavailability
+from hermesd.agent.planner import PlannerKind, PlannerUnavailable, Unavailability
 from hermesd.agent.settings import ModelSettings
 from hermesd.audit import open_log, read_records, verify
 from hermesd.clocks import StageBudgets
@@ -84,7 +84,8 @@ def action(step="look", name="system:disk_usage", path="/var", needs=()):
 
 
 def acts(*actions):
-    return Decision(thought="next", actions=actions)
+    thought = f"next {[(action.command, action.args) for action in actions]}"
+    return Decision(thought=thought, actions=actions)
 
 
 def finish(report="it is full of logs", cause="logs"):
@@ -113,8 +114,9 @@ def result(request, status=ResultStatus.SUCCEEDED, **more):
 class Planner:
     """Plans by a function of the situation; remembers what it was asked."""
 
-    def __init__(self, think, name="thinker"):
+    def __init__(self, think, name="thinker", kind=PlannerKind.RUNBOOK):
         self.name = name
+        self.kind = kind
         self._think = think
         self.asked = []
 
@@ -351,7 +353,7 @@ def open_house(tmp_path, world):
             audit=told,
             metrics=metrics,
             hands=hands or world,
-            planners=lambda run, config: planners,
+            planners=lambda run, config, hear: planners,
             followers=Followers(),
             resolutions=Resolutions(),
             config=lambda: config,
