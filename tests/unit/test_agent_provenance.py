@@ -102,7 +102,7 @@ def test_each_value_is_traced_to_what_it_came_from(args, source):
 @pytest.mark.parametrize(
     "args",
     [
-        {"path": "/home/alice"},
+        {"path": "/opt/elsewhere"},
         {"path": "/srv/apple"},
         {"path": "/srv/app/secret"},
         {"path": "/var/log"},
