@@ -174,9 +174,19 @@ class Gate:
         self, request: CommandRequest, error: Exception, *, begun: bool = False
     ) -> CommandResult:
         """What cannot be written down is not done: from here on the gate stays shut."""
+        reason = self.shut(error)
+        return in_doubt(request) if begun else _refusal(request, ResultStatus.UNAVAILABLE, reason)
+
+    @property
+    def shut_reason(self) -> str:
+        """Why nothing is executed any more, "" while the gate is open."""
+        return self._failed
+
+    def shut(self, error: Exception) -> str:
+        """Execute nothing more in this life; return why, for people."""
         self._failed = f"nothing is executed, since it could not be written down: {error}"
         log.error("%s", self._failed)
-        return in_doubt(request) if begun else _refusal(request, ResultStatus.UNAVAILABLE, self._failed)
+        return self._failed
 
     async def cancel(self, request_id: str) -> bool:
         """Withdraw a request. Return False when it is not under way, or a change has begun."""
@@ -225,6 +235,8 @@ class Gate:
 
     async def redeem(self, operation_id: str, uid: int, token: str, second: str) -> CommandResult:
         """Confirm with the shown token; return how the operation ended. Raise NotPending or Stopped."""
+        if self._failed:
+            raise Stopped(ResultStatus.UNAVAILABLE, self._failed)
         flight, operation = self._waiting(operation_id)
         self._check_role(operation, uid)
         shown = flight.shown

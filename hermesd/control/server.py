@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from hermesd.audit import AuditLog, parse_anchor, read_records, verify
+from hermesd.audit import AuditError, AuditLog, parse_anchor, read_records, verify
 from hermesd.control.flight import Stopped
 from hermesd.control.gate import Gate, NotPending
 from hermesd.control.host import group_id, groups_of, user_id
-from hermesd.control.ledger import Operation, OperationStatus
+from hermesd.control.ledger import LedgerError, Operation, OperationStatus
 from hermesd.control.sandbox.base import SelfTest
 from hermesd.control.settings import Policy
 from hermesd.ipc.messages import Code, Kind
@@ -155,7 +155,10 @@ class OperatorDesk:
         serve = self._served.get(request.kind)
         if serve is None:
             raise RequestError(Code.BAD_REQUEST, f"{request.kind} is not answered here")
-        return await serve(peer, request.payload)
+        try:
+            return await serve(peer, request.payload)
+        except (LedgerError, AuditError) as error:
+            raise RequestError(Code.NOT_NOW, self._gate.shut(error)) from None
 
     async def _commands(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
         return payload_of(self._gate.view())
@@ -167,8 +170,8 @@ class OperatorDesk:
         engines, settings = self._engines(), self._gate.policy.settings
         return {
             "sandbox": self._gate.sandbox.name if self._gate.sandbox else "",
-            "usable": self._gate.sandbox is not None,
-            "reason": self._gate.sandbox_reason,
+            "usable": self._gate.sandbox is not None and not self._gate.shut_reason,
+            "reason": self._gate.shut_reason or self._gate.sandbox_reason,
             "degraded": list(engines.chosen.degraded),
             "promises": engines.chosen.promises,
             "engines": engines.reasons,
