@@ -335,6 +335,19 @@ async def test_what_cannot_be_written_down_is_not_done_and_the_gate_stays_shut(h
     assert house.sandbox.ran == []
 
 
+async def test_a_confirmation_takes_no_effect_once_the_gate_is_shut(house):
+    async with house.open() as gate:
+        _task, operation = await waiting(gate, house.cleanup())
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        gate.shut(AuditError("audit log: No space left on device"))
+        with pytest.raises(Stopped, match="No space left on device"):
+            await gate.redeem(operation.id, OPERATOR, minted.token, minted.second_word)
+        assert "No space left on device" in gate.shut_reason
+        [still] = await gate.pending()
+    assert still.id == operation.id
+    assert {tool for tool, _job in house.sandbox.ran} == {"fs_targets"}, "previews ran, and nothing else"
+
+
 async def test_the_evidence_stands_before_the_effect_and_names_what_was_confirmed(house):
     async with house.open() as gate:
         _task, operation = await waiting(gate, house.cleanup())
