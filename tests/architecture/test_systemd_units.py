@@ -81,3 +81,12 @@ def test_the_two_processes_are_two_users():
     assert {name for name in users.values() if re.search(rf"^u {name}\s", declared, re.MULTILINE)} == set(
         users.values()
     )
+
+
+def test_the_state_that_one_unit_hides_from_the_other_stands_before_either_starts():
+    lines = (ROOT / "systemd/tmpfiles.d/hermesd.conf").read_text().splitlines()
+    made = {line.split()[1] for line in lines if line.startswith("d ")}
+    hidden = {path.lstrip("-") for unit in UNITS for path in settings(unit)["InaccessiblePaths"].split()}
+    state = {path for path in hidden if path.startswith("/var/lib/hermesd")}
+    assert state == {"/var/lib/hermesd", "/var/lib/hermesd-executor"}
+    assert state <= made
