@@ -14,11 +14,12 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import wrap
+from shutil import get_terminal_size
 from time import monotonic
 from typing import Any, Final
 
 from hermesd.control.output import human_bytes
+from hermesd.ctl.width import cells, wrap
 from hermesd.demo.operator import PROMPT, TOKEN, WORD, OperatorError, terminal
 from hermesd.demo.stage import AskError, Cast, Theatre, cast, theatre
 from hermesd.demo.texts import Texts
@@ -29,6 +30,7 @@ EXIT_FAILED: Final = 1
 EXIT_NO_SANDBOX: Final = 3
 _PATIENCE_SECONDS: Final = 25.0
 _LOOK_SECONDS: Final = 0.1
+_NARROWEST: Final = 20
 
 
 @dataclass(slots=True)
@@ -58,10 +60,14 @@ class NoSandboxError(Exception):
 
 
 class Teller:
-    """Prints lines with the time since the beginning; stays silent when only JSON is wanted."""
+    """Prints lines with the time since the beginning; stays silent when only JSON is wanted.
+
+    On a terminal a long line is broken between words and goes on beneath its own beginning.
+    """
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
+        self._width = get_terminal_size().columns if sys.stdout.isatty() else 0
         self._began = monotonic()
 
     def __call__(self, line: str = "", *, plain: bool = False) -> None:
@@ -69,7 +75,18 @@ class Teller:
         if self._silent:
             return
         mark = "         " if plain or not line else f"{monotonic() - self._began:6.1f} s "
-        print("\n".join(f"{mark}{part}".rstrip() for part in (line.split("\n") or [""])), flush=True)  # noqa: T201
+        lines = [whole for part in line.split("\n") for whole in broken(f"{mark}{part}", self._width)]
+        print("\n".join(lines), flush=True)  # noqa: T201
+
+
+def broken(line: str, width: int) -> list[str]:
+    """Return the line in pieces of at most ``width`` cells, the further ones indented; 0 breaks nothing."""
+    if not width or cells(line) <= width:
+        return [line.rstrip()]
+    begin = len(line) - len(line.lstrip(" 0123456789.s│"))
+    indent = "".join("│" if char == "│" else " " for char in line[:begin]) + "  "
+    first, *others = wrap(line[begin:], max(width - begin - 2, _NARROWEST))
+    return [line[:begin] + first, *(indent + piece for piece in others)]
 
 
 async def tell(*, as_json: bool, language: str) -> int:
@@ -122,7 +139,7 @@ async def _introduce(play: Theatre, disk: World, say: Teller, text: Texts) -> No
         )
     )
     for weaker in status["degraded"]:
-        say("\n".join(wrap(f"{text.degraded}: {weaker}", 88, subsequent_indent="  ")), plain=True)
+        say(f"{text.degraded}: {weaker}", plain=True)
     say(text.agent.format(pid=play.agent.pid, who=_who(play.players, "agent")))
 
 
