@@ -261,7 +261,7 @@ class _Batch:
             event_id=event.id,
             runbook=rule.run.runbook,
         )
-        before = self._brakes.active(rule) if rule.run.mode in _ONE_AFTER_ANOTHER else []
+        before = self._brakes.active(rule) if rule.run.one_at_a_time else []
         placed = place_run(self._connection, run, self._terms.places, now, behind=bool(before))
         self._brakes.changed()
         if placed is not None:
@@ -304,4 +304,3 @@ _NO_RULES: Final = RuleBook(())
 """What a retained message is judged by: it may be years old, and only tells what is known."""
 
 _COUNTED: Final = frozenset({VerdictKind.OPENED, VerdictKind.ABSORBED, VerdictKind.RESOLVED})
-_ONE_AFTER_ANOTHER: Final = frozenset({Mode.QUEUED, Mode.RESTART})

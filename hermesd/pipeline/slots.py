@@ -17,15 +17,12 @@ from datetime import datetime
 from typing import Final
 
 from hermesd.incidents import Run, RunKind, RunStatus
-from hermesd.rules.rule import Mode, Rule
+from hermesd.rules.rule import Rule
 from hermesd.state.runs import active_runs, insert_run, rules_of_active, update_run
 from hermesd.state.settings import read_setting
 
 PAUSED_SETTING: Final = "runs.paused"
 """Name of the stored fact that a person paused the starting of new runs."""
-
-
-_ONE_AFTER_ANOTHER: Final = frozenset({Mode.QUEUED, Mode.RESTART})
 
 
 def new_task_id() -> str:
@@ -88,7 +85,7 @@ class _Order:
     def holds_back(self, queued: Run, at_work: Sequence[Run]) -> bool:
         """Say whether the run waits for another one of its schedule or rule to end."""
         name, rule = schedule_of(queued), self._rules.get(queued.task_id)
-        one_at_a_time = rule is not None and rule.run is not None and rule.run.mode in _ONE_AFTER_ANOTHER
+        one_at_a_time = rule is not None and rule.run is not None and rule.run.one_at_a_time
         return any(
             (name and schedule_of(run) == name)
             or (one_at_a_time and self._rules.get(run.task_id) is rule)

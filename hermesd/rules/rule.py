@@ -115,6 +115,11 @@ class RunSpec(_File):
     mode: Mode = Mode.PARALLEL
     limit: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether a run of the rule begins only when the others have ended."""
+        return self.mode in {Mode.QUEUED, Mode.RESTART}
+
     @model_validator(mode="after")
     def _limit_has_a_meaning(self) -> Self:
         if self.limit is not None and self.mode in {Mode.SINGLE, Mode.RESTART}:
