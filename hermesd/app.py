@@ -68,7 +68,7 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
     async with Lifecycle() as life:
         state_dir = Path(config.agent.state_dir)
         audit = await life.enter("audit log", _audit_log(state_dir))
-        store = await life.enter("store", _store(state_dir))
+        store = await life.enter("store", _store(config.agent.store_file))
         metrics, minds = Metrics(), await life.enter("planners", _minds(config))
         await audit.record("agent.started", config=config.digest, pid=os.getpid())
         hands = ExecutorHands(Path(config.agent.executor_socket), config.stages, lambda: str(audit.head))
@@ -161,8 +161,8 @@ async def _audit_log(state_dir: Path) -> AsyncIterator[AuditLog]:
 
 
 @asynccontextmanager
-async def _store(state_dir: Path) -> AsyncIterator[Store]:
-    store = await asyncio.to_thread(open_store, state_dir / "state.sqlite3")
+async def _store(path: Path) -> AsyncIterator[Store]:
+    store = await asyncio.to_thread(open_store, path)
     try:
         yield store
     finally:

@@ -6,7 +6,7 @@ a command which the catalogue lacks is found before an incident finds it. It mus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from hermesd.agent.runbook import check_runbook
 from hermesd.confd import ConfigError
 from hermesd.config import Config, load_config
 from hermesd.control.settings import Policy, load_policy
+from hermesd.pipeline.replaying import Replay, replay
+from hermesd.state.store import StoreError, reading
+from hermesd.telemetry import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,43 @@ def check_all(layers: Sequence[Path]) -> Report:
         f"{len(policy.commands)} commands: {len(mismatches) or 'no'} faults"
     )
     return Report((*mismatches, *notes, summary), len(mismatches))
+
+
+def check_against_recent(layers: Sequence[Path], limit: int) -> Report:
+    """Judge the last ``limit`` events of this host anew, by the rules as the files have them now."""
+    config, faults = _config(layers)
+    if config is None:
+        return Report((*faults, "nothing was judged: the configuration has faults"), len(faults))
+    try:
+        with reading(config.agent.store_file) as connection:
+            return Report(tuple(_told(replay(connection, config, limit))), 0)
+    except StoreError as error:
+        return Report((f"{error}: the events of this host cannot be read",), 1)
+
+
+def _told(found: Replay) -> Iterator[str]:
+    """Say what a replay found, the differences first."""
+    if found.since is None or found.until is None:
+        yield "no event was judged here yet: there is nothing to compare with"
+        return
+    for one in found.differences:
+        yield f"rule {one.rule}: {one.was} -> {one.would_be}: {_counted(one.events, 'event')}"
+        first = one.first
+        yield (
+            f"    the first is {visible(first.event.id)} of {visible(first.event.source)},"
+            f" {first.accepted_at:%Y-%m-%d %H:%M:%S} UTC: {visible(one.reason)}"
+        )
+    yield (
+        f"{_counted(found.events, 'event')} from {found.since:%Y-%m-%d %H:%M:%S}"
+        f" to {found.until:%Y-%m-%d %H:%M:%S} UTC, judged by the rules as they are written now:"
+    )
+    yield f"  the same would have come of {found.same} of them"
+    yield f"  incidents opened: {found.opened[0]} -> {found.opened[1]}"
+    yield f"  runs granted: {found.runs[0]} -> {found.runs[1]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _config(layers: Sequence[Path]) -> tuple[Config | None, list[str]]:

@@ -25,6 +25,8 @@ EXIT_CONFIG: Final = 78
 """sysexits' EX_CONFIG: systemd does not start a unit again that ends with it."""
 EXIT_NO_SANDBOX: Final = 3
 
+RECENT_EVENTS: Final = 1000
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="hermesd")
@@ -67,12 +69,21 @@ def executor(conf: tuple[Path, ...]) -> None:
 
 
 @main.command()
+@click.option(
+    "--against-recent",
+    "recent",
+    type=click.IntRange(1),
+    is_flag=False,
+    flag_value=RECENT_EVENTS,
+    help=f"Judge this host's last events (default {RECENT_EVENTS}) anew by the rules as they are written now,"
+    " and say what would have come out otherwise.",
+)
 @click.pass_obj
-def check(conf: tuple[Path, ...]) -> None:
+def check(conf: tuple[Path, ...], recent: int | None) -> None:
     """Check every file of the configuration, as both processes would read it."""
-    from hermesd.checking import check_all  # noqa: PLC0415 - needs both halves, at no other time
+    from hermesd import checking  # noqa: PLC0415 - needs both halves, at no other time
 
-    report = check_all(conf)
+    report = checking.check_against_recent(conf, recent) if recent else checking.check_all(conf)
     for line in report.lines:
         click.echo(line)
     sys.exit(EXIT_CONFIG if report.faults else 0)

@@ -66,6 +66,11 @@ class AgentSettings(BaseModel):
     language: str = Field(default="en", pattern="^(en|zh)$")
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 
+    @property
+    def store_file(self) -> Path:
+        """Where the store of the agent process is."""
+        return Path(self.state_dir) / "state.sqlite3"
+
 
 @dataclass(frozen=True, slots=True)
 class Config:

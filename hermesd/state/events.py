@@ -55,6 +55,14 @@ def undecided_events(connection: sqlite3.Connection, limit: int, after_seq: int 
     return [_stored(row) for row in rows]
 
 
+def recent_events(connection: sqlite3.Connection, limit: int) -> list[StoredEvent]:
+    """Return the newest events that were judged, in the order of their arrival."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM events WHERE decided_at IS NOT NULL ORDER BY seq DESC LIMIT ?", (limit,)
+    )
+    return [_stored(row) for row in rows][::-1]
+
+
 def count_undecided(connection: sqlite3.Connection) -> int:
     """Return how many events wait for judgement."""
     (count,) = connection.execute("SELECT count(*) FROM events WHERE decided_at IS NULL").fetchone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Final
 
 from hermesd.incidents import Incident, IncidentStatus
@@ -72,6 +73,17 @@ def open_incidents_of(connection: sqlite3.Connection, rules: Iterable[str]) -> l
         f"SELECT {_FIELDS} FROM incidents WHERE status <> 'resolved'"
         f" AND rule IN ({', '.join('?' * len(names))}) ORDER BY seq",
         names,
+    )
+    return [_incident(row) for row in rows]
+
+
+def incidents_open_at(connection: sqlite3.Connection, moment: datetime) -> list[Incident]:
+    """Return the incidents that had been opened before that moment and were not resolved then."""
+    at = from_time(moment)
+    rows = connection.execute(
+        f"SELECT {_FIELDS} FROM incidents WHERE opened_at < ? AND (resolved_at IS NULL OR resolved_at >= ?)"
+        " ORDER BY seq",
+        (at, at),
     )
     return [_incident(row) for row in rows]
 

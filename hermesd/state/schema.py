@@ -138,7 +138,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 
 
 class SchemaError(Exception):
-    """The store was written by a later version of the program."""
+    """The store was written by another version of the program."""
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -157,3 +157,12 @@ def migrate(connection: sqlite3.Connection) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def check_version(connection: sqlite3.Connection) -> None:
+    """Raise SchemaError unless the store is of this program's version: for who must not migrate it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != len(MIGRATIONS):
+        raise SchemaError(
+            f"it has version {version}, this program reads {len(MIGRATIONS)}; start hermesd first"
+        )

@@ -16,12 +16,13 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hermesd.state.schema import SchemaError, migrate
+from hermesd.state.schema import SchemaError, check_version, migrate
 
 MAX_GROUP: Final = 512
 """Writes per commit: enough to share a sync, few enough that the first does not wait for long."""
@@ -179,6 +180,27 @@ def open_store(path: Path) -> Store:
     except (sqlite3.Error, SchemaError) as error:
         writer.close()
         raise StoreError(f"store {path}: {error}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the store of a daemon, which may be running, to read one snapshot of it. Raise StoreError."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        with closing(connection):
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            check_version(connection)
+            connection.execute("BEGIN")
+            yield connection
+    except (sqlite3.Error, SchemaError) as error:
+        raise StoreError(f"store {path}: {error}") from error
+
+
+def scratch() -> sqlite3.Connection:
+    """Return an empty store in memory, gone when it is closed: to try out what is never to be kept."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    return connection
 
 
 def _make_private(path: Path) -> None:
