@@ -23,8 +23,9 @@ from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
 from hermesd.control.catalogue import identify
 from hermesd.control.ledger import Ledger, Operation, OperationStatus
-from hermesd.control.manifest import ManifestError, impact_of
-from hermesd.control.output import first_line, read_output
+from hermesd.control.outcome import Stopped, verdict_of
+from hermesd.control.output import read_output
+from hermesd.control.preview import Preview, read_preview, unpreviewed
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
 from hermesd.control.settings import Policy
@@ -37,7 +38,6 @@ from hermesd.protocol import (
     Impact,
     Permission,
     Progress,
-    Rejection,
     ResultStatus,
     Stage,
     StageOutcome,
@@ -47,34 +47,6 @@ log = logging.getLogger("hermesd.gate")
 
 GRACE_MS: Final = 4000
 """A container keeps its own deadline; this is how much longer its end may take before it is left alone."""
-
-WORLD_DIFFERS: Final = 3
-"""Exit status of a removal whose world is not the manifest's; it stopped before its first effect."""
-
-
-class Stopped(Exception):  # noqa: N818 - an ordinary end on the way, carried to the one place that records it
-    """The request ends here, with this result's status and reason."""
-
-    def __init__(
-        self,
-        status: ResultStatus,
-        reason: str,
-        rejected: tuple[Rejection, ...] = (),
-        impact: Impact | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.rejected = rejected
-        self.impact = impact
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a change would touch, as its preview listed it: the manifest's bytes and their meaning."""
-
-    manifest: bytes
-    impact: Impact
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,22 +134,12 @@ class Flight:
         """Run the command's preview and return what it listed. Raise Stopped when there is nothing to do."""
         spec = bound.command.spec
         if not spec.preview:
-            return Preview(b"", _unpreviewed(bound))
+            return unpreviewed(bound)
         request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
         found = await asyncio.to_thread(bind, self._cockpit.policy, request, host)
         if not isinstance(found, Bound):
             raise Stopped(ResultStatus.REFUSED, "its preview is not permitted here", found)
-        ended = await self._run(found, found.job)
-        if ended.exit_status != 0 or ended.truncated:
-            why = "it lists too much; ask for less" if ended.truncated else first_line(ended.stderr)
-            raise Stopped(ResultStatus.FAILED, f"the preview did not succeed: {why}")
-        try:
-            impact = impact_of(ended.stdout, str(found.values.get("path", "")))
-        except ManifestError as error:
-            raise Stopped(ResultStatus.FAILED, str(error)) from None
-        if not impact.files:
-            raise Stopped(ResultStatus.SUCCEEDED, "nothing there that may be removed", impact=impact)
-        return Preview(ended.stdout, impact)
+        return read_preview(found, await self._run(found, found.job))
 
     async def _ask(self, preview: Preview) -> None:
         if self.request.dry_run:
@@ -331,7 +293,7 @@ class Flight:
         )
         if shelf is not None and kept:
             await asyncio.to_thread(shelf.keep, read.whole)
-        status, reason = self._verdict(bound, ended)
+        status, reason = verdict_of(bound, ended)
         gain = None
         if spec.output.parser == "gain" and read.rows:
             gain = Gain.model_validate({key: read.rows[0].get(key, 0) for key in Gain.model_fields})
@@ -348,22 +310,6 @@ class Flight:
             impact=preview.impact if preview else None,
             gain=gain,
         )
-
-    def _verdict(self, bound: Bound, ended: Ended) -> tuple[ResultStatus, str]:
-        if ended.timed_out:
-            limit = min(bound.job.timeout_ms, bound.command.timeout_ms)
-            doubt = bound.command.spec.effect is not Effect.READ
-            words = f"{StageTimeout(Stage.EXECUTE, limit)}"
-            return ResultStatus.TIMED_OUT, f"{words}; part of it may have happened" if doubt else words
-        if ended.exit_status in bound.command.spec.output.ok_exits:
-            return ResultStatus.SUCCEEDED, ""
-        if bound.command.spec.output.parser == "gain" and ended.exit_status == WORLD_DIFFERS:
-            text = first_line(ended.stderr) or "the files are not what was shown"
-            return ResultStatus.PLAN_CHANGED, f"nothing was removed: {text}"
-        if ended.truncated and bound.command.spec.effect is Effect.READ:
-            return ResultStatus.SUCCEEDED, "its output was cut"
-        words = first_line(ended.stderr) or first_line(ended.stdout)
-        return ResultStatus.FAILED, f"exit status {ended.exit_status}: {words}".rstrip(": ")
 
     def _result(self, status: ResultStatus, reason: str, **more: object) -> CommandResult:
         return CommandResult.model_validate(
@@ -391,9 +337,3 @@ class Flight:
         for listener in self._listeners:
             listener(self.progress)
         return self.clock.stage(stage, budget_ms, grace_ms=grace_ms)
-
-
-def _unpreviewed(bound: Bound) -> Impact:
-    """Return what a person is shown of a command that only reads, when one is asked all the same."""
-    text = f"only reads; runs {' '.join(bound.shown_argv)}"
-    return Impact(files=0, size_bytes=0, root=str(bound.values.get("path", "")), reversible=True, text=text)

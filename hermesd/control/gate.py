@@ -18,9 +18,11 @@ from hermesd.control import host
 from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
-from hermesd.control.flight import Cockpit, Flight, Preview, Stopped
+from hermesd.control.flight import Cockpit, Flight
 from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover, in_doubt
+from hermesd.control.outcome import Stopped
 from hermesd.control.permits import approval_fault
+from hermesd.control.preview import Preview
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Sandbox
 from hermesd.control.settings import Policy

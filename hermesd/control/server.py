@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermesd.audit import AuditError, AuditLog, parse_anchor, read_records, verify
-from hermesd.control.flight import Stopped
 from hermesd.control.gate import Gate, NotPending
 from hermesd.control.host import group_id, groups_of, user_id
 from hermesd.control.ledger import LedgerError, Operation, OperationStatus
+from hermesd.control.outcome import Stopped
 from hermesd.control.sandbox.base import SelfTest
 from hermesd.control.settings import Policy
 from hermesd.ipc.messages import Code, Kind

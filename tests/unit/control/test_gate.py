@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from hermesd.audit import AuditError, read_records
-from hermesd.control.flight import Stopped
 from hermesd.control.gate import NotPending
+from hermesd.control.outcome import Stopped
 from hermesd.control.sandbox.base import Ended, Resolved
 from hermesd.protocol import ResultStatus, Stage, StageOutcome
 

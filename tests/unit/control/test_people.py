@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from hermesd.control.flight import Stopped
 from hermesd.control.gate import NotPending
 from hermesd.control.ledger import OperationStatus
+from hermesd.control.outcome import Stopped
 from hermesd.control.permits import approval_fault, permit_for
 from hermesd.control.sandbox.base import Ended
 from hermesd.control.settings import Permissions, Reach, Role

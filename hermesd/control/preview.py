@@ -1,0 +1,45 @@
+"""What a person is shown before a change: the preview's list and its meaning, never the model's words.
+
+The preview is a command of the catalogue that only reads; what it printed becomes the manifest as it
+is. This module must never run anything, and must never take a list that is cut for a whole one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermesd.control.binding import Bound
+from hermesd.control.manifest import ManifestError, impact_of
+from hermesd.control.outcome import Stopped
+from hermesd.control.output import first_line
+from hermesd.control.sandbox.base import Ended
+from hermesd.protocol import Impact, ResultStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would touch, as its preview listed it: the manifest's bytes and their meaning."""
+
+    manifest: bytes
+    impact: Impact
+
+
+def read_preview(bound: Bound, ended: Ended) -> Preview:
+    """Return what a preview's job listed. Raise Stopped when it failed, or nothing is there to do."""
+    if ended.exit_status != 0 or ended.truncated:
+        why = "it lists too much; ask for less" if ended.truncated else first_line(ended.stderr)
+        raise Stopped(ResultStatus.FAILED, f"the preview did not succeed: {why}")
+    try:
+        impact = impact_of(ended.stdout, str(bound.values.get("path", "")))
+    except ManifestError as error:
+        raise Stopped(ResultStatus.FAILED, str(error)) from None
+    if not impact.files:
+        raise Stopped(ResultStatus.SUCCEEDED, "nothing there that may be removed", impact=impact)
+    return Preview(ended.stdout, impact)
+
+
+def unpreviewed(bound: Bound) -> Preview:
+    """Return what a person is shown of a command that only reads, when one is asked all the same."""
+    text = f"only reads; runs {' '.join(bound.shown_argv)}"
+    root = str(bound.values.get("path", ""))
+    return Preview(b"", Impact(files=0, size_bytes=0, root=root, reversible=True, text=text))
