@@ -20,10 +20,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from hermesd.audit import AuditLog, open_log
+from hermesd.audit import AuditError, AuditLog, open_log
 from hermesd.control.artifacts import FOLDER, Artifacts
 from hermesd.control.gate import Gate
-from hermesd.control.ledger import Ledger
+from hermesd.control.ledger import Ledger, LedgerError
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.auto import choose
 from hermesd.control.sandbox.base import Sandbox, SandboxError, SelfTest
@@ -43,6 +43,8 @@ _TRY_AGAIN_SECONDS: Final = 30.0
 _ENGINE_BACK_SECONDS: Final = 15.0
 """For so long an engine that ended is waited for before another kind of sandbox is taken."""
 _ENGINE_LOOK_SECONDS: Final = 1.0
+_EXPIRE_SECONDS: Final = 300.0
+"""How often it is looked for what the quarantine has kept for its time."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ async def serve(layers: Sequence[Path]) -> None:
         await life.enter("sandbox", _sandbox(gate, found, audit))
         await gate.reopen()
         tasks.create_task(_keep_looking(gate, found, audit), name="sandbox-watch")
+        tasks.create_task(_expire(gate), name="quarantine-watch")
         agent = AgentDesk(gate, audit)
         people = OperatorDesk(gate, agent, audit, state_dir / "audit", lambda: found.engines)
         await life.enter("agent socket", _agent_socket(gate, agent, audit))
@@ -122,7 +125,7 @@ async def _flights() -> AsyncIterator[asyncio.TaskGroup]:
         finally:
             ending.cancel()
             for task in asyncio.all_tasks():
-                if task.get_name().startswith(("flight-", "sandbox-watch")):
+                if task.get_name().startswith(("flight-", "sandbox-watch", "quarantine-watch")):
                     task.cancel()
 
 
@@ -180,6 +183,17 @@ def instance_of(state_dir: Path) -> str:
     if not path.exists():
         path.write_text(secrets.token_hex(8), encoding="ascii")
     return path.read_text(encoding="ascii").strip()
+
+
+async def _expire(gate: Gate) -> None:
+    """Let go of what was kept for its time, as long as the books can be written."""
+    while True:
+        try:
+            await gate.expire()
+        except (LedgerError, AuditError) as error:
+            gate.shut(error)
+            return
+        await asyncio.sleep(_EXPIRE_SECONDS)
 
 
 async def _keep_looking(gate: Gate, found: _Found, audit: AuditLog) -> None:

@@ -168,13 +168,19 @@ class Rejection(Word):
 
 
 class Impact(Word):
-    """What a confirmed operation would do, counted by its preview and never by the model."""
+    """What a confirmed operation would do, counted by its preview and never by the model.
+
+    ``reversible``: it can be undone for ``undo_h`` hours (0: no end). Else ``undo`` says why not, by a word
+    for programs: `none`, `missing`, `same`, `too_large`, `full`, `no_room`, `denied`.
+    """
 
     files: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
     root: str
     sample: tuple[str, ...] = ()
     reversible: bool = False
+    undo: str = ""
+    undo_h: int = Field(default=0, ge=0)
     manifest_digest: str = ""
     text: str
 

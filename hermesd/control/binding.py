@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,8 +22,12 @@ from hermesd.control.redlines import BUS_SOCKET, secret_fault
 from hermesd.control.roots import beneath, covering, intersect
 from hermesd.control.sandbox.base import Job, Mount, PathUse, Profile
 from hermesd.control.settings import Policy
+from hermesd.control.undo import Kept
 from hermesd.control.values import OUTSIDE, Argument, argv_text, is_required, order_fault, value_fault
 from hermesd.protocol import CommandRequest, Effect, Permission, Rejection
+
+Find = Callable[[str], Kept | None]
+"""What is kept of an operation, by its id; None when there is nothing."""
 
 
 class Host(Protocol):
@@ -77,8 +82,10 @@ class Bound:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[Rejection, ...]:
-    """Return what the request would run, or why it may not."""
+def bind(
+    policy: Policy, request: CommandRequest, host: Host, find: Find = lambda _operation: None
+) -> Bound | tuple[Rejection, ...]:
+    """Return what the request would run, or why it may not. ``find`` knows what was set aside."""
     command = policy.commands.get(request.command)
     if command is None:
         return (Rejection(field="command", reason="there is no such command in the catalogue"),)
@@ -88,14 +95,16 @@ def bind(policy: Policy, request: CommandRequest, host: Host) -> Bound | tuple[R
     if command.unusable:
         return (Rejection(field="command", reason=command.unusable),)
     reach = _reach(permit, command)
-    values, rejected = _values(command, request.args, reach)
-    if rejected:
-        return tuple(rejected)
+    quarantine = policy.permissions.quarantine.folder
+    known, unknown = _known(command, request.args, quarantine, find)
+    values, rejected = _values(command, request.args, known, reach)
+    if rejected or unknown:
+        return (*rejected, *unknown)
     if field := _protected(policy, command, values):
         return (Rejection(field=field, reason=OUTSIDE),)
     hidden = tuple(folder for folder in policy.protected if host.is_folder(folder))
-    shelf = f"{policy.settings.state_dir}/{FOLDER}"
-    return _assemble(command, values, request.timeout_ms, reach, hidden, shelf, host)
+    shelves = {"artifact": f"{policy.settings.state_dir}/{FOLDER}", "operation": quarantine}
+    return _assemble(command, values, request.timeout_ms, reach, hidden, shelves, host)
 
 
 def _reach(permit: Permit, command: Command) -> dict[str, tuple[str, ...]]:
@@ -125,13 +134,35 @@ def _protected(policy: Policy, command: Command, values: dict[str, JsonValue]) -
     )
 
 
-def _values(
-    command: Command, given: dict[str, JsonValue], reach: dict[str, tuple[str, ...]]
+def _known(
+    command: Command, given: dict[str, JsonValue], quarantine: str, find: Find
 ) -> tuple[dict[str, JsonValue], list[Rejection]]:
-    arguments = command.spec.args
+    """Return the paths that the operations named here were about, which nobody may say otherwise."""
+    known: dict[str, JsonValue] = {}
+    unknown: list[Rejection] = []
+    for name, argument in command.spec.args.items():
+        if argument.of:
+            kept = find(str(given.get(argument.of, "")))
+            if kept is None or kept.folder != quarantine:
+                reason = "nothing is kept of this operation, or not any more"
+                unknown.append(Rejection(field=argument.of, reason=reason))
+            else:
+                known[name] = kept.root
+    return known, unknown
+
+
+def _values(
+    command: Command,
+    given: dict[str, JsonValue],
+    known: dict[str, JsonValue],
+    reach: dict[str, tuple[str, ...]],
+) -> tuple[dict[str, JsonValue], list[Rejection]]:
+    arguments = {name: argument for name, argument in command.spec.args.items() if not argument.of}
     rejected = [
         Rejection(field=name, reason="there is no such argument") for name in given if name not in arguments
     ]
+    arguments |= {name: command.spec.args[name] for name in known}
+    given = {**given, **known}
     values: dict[str, JsonValue] = {}
     for name, argument in arguments.items():
         if name not in given and is_required(argument):
@@ -153,7 +184,7 @@ def _assemble(
     timeout_ms: int | None,
     reach: dict[str, tuple[str, ...]],
     hidden: tuple[str, ...],
-    shelf: str,
+    shelves: dict[str, str],
     host: Host,
 ) -> Bound | tuple[Rejection, ...]:
     spec = command.spec
@@ -166,9 +197,9 @@ def _assemble(
                 return (Rejection(field=name, reason=OUTSIDE),)
             index[name] = len(paths)
             paths.append(use)
-        elif argument.type == "artifact":  # the one folder of our own that a container may see, read-only
+        elif argument.type in shelves:  # the folders of our own that a container may see, one name deep
             index[name] = len(paths)
-            paths.append(PathUse(shelf, str(values[name]).encode()))
+            paths.append(PathUse(shelves[argument.type], str(values[name]).encode()))
     mode = "ro" if spec.effect is Effect.READ else "rw"
     mounts = {use.root: Mount(use.root, mode) for use in paths}
     for root in _given(spec.sandbox, host):
@@ -186,11 +217,14 @@ def _assemble(
     profile = Profile(
         mounts=tuple(sorted(mounts.values(), key=lambda mount: mount.root)),
         files=(BUS_SOCKET,) if spec.sandbox.dbus else (),
-        masks=tuple(folder for folder in hidden if covering(folder, mounts) is not None),
+        masks=tuple(
+            folder for folder in hidden if folder not in mounts and covering(folder, mounts) is not None
+        ),
         host_pid=spec.sandbox.host_pid,
         groups=tuple(gid for name in spec.sandbox.groups if (gid := host.group_id(name)) is not None),
         memory_mb=spec.sandbox.memory_mb,
         pids=spec.sandbox.pids,
+        file_mb=spec.sandbox.file_mb,
     )
     shown = (
         spec.executable or f"hermesd:{spec.tool}",

@@ -70,10 +70,14 @@ class SandboxSpec(_Part):
     groups: tuple[str, ...] = ()
     memory_mb: int = Field(default=64, ge=16, le=2048)
     pids: int = Field(default=32, ge=4, le=512)
+    file_mb: int = Field(default=1024, ge=1, le=100_000_000)
 
 
 class CommandSpec(_Part):
-    """One file of `conf.d/commands/`: what it runs, or (``ticket``) the words that a person is to run."""
+    """One file of `conf.d/commands/`: what it runs, or (``ticket``) the words that a person is to run.
+
+    ``undo`` names the command that puts back what this one removed, where that was set aside.
+    """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}$")
     description: str = Field(min_length=20)
@@ -86,6 +90,7 @@ class CommandSpec(_Part):
     retryable: bool = False
     fallback: str = ""
     preview: str = ""
+    undo: str = ""
     priority: int = Field(default=50, ge=0, le=100)
     scenes: tuple[str, ...] = ()
     executable: str = ""
@@ -131,7 +136,7 @@ class Command:
             scenes=spec.scenes,
             args_schema={
                 "type": "object",
-                "properties": {name: arg.json_schema() for name, arg in spec.args.items()},
+                "properties": {name: arg.json_schema() for name, arg in spec.args.items() if not arg.of},
                 "required": required,
                 "additionalProperties": False,
             },
@@ -168,6 +173,7 @@ def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[s
         found.append((("name",), "executable, tool or ticket: exactly one of them is needed"))
     if spec.ticket and (spec.permission is not Permission.CONFIDENTIAL or not spec.ticket.isprintable()):
         found.append((("ticket",), "ticket: one line, and only for a command that is confidential"))
+    found.extend(_undo_faults(spec))
     found.extend((("args",), f"args.{name}.after: {fault}") for name, fault in _order_faults(spec))
     if spec.executable and (fault := program_fault(spec.executable)):
         found.append((("executable",), f"executable: {fault}"))
@@ -198,6 +204,20 @@ def _order_faults(spec: CommandSpec) -> list[tuple[str, str]]:
         for name, argument in spec.args.items()
         if argument.after and argument.after not in times - {name}
     ]
+
+
+def _undo_faults(spec: CommandSpec) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return what cannot be set aside, and paths that are of no operation."""
+    kinds = {name: argument.type for name, argument in spec.args.items()}
+    found: list[tuple[tuple[str | int, ...], str]] = [
+        (("args", name, "of"), f"args.{name}.of: {argument.of} is no operation of this command")
+        for name, argument in spec.args.items()
+        if argument.of and kinds.get(argument.of) != "operation"
+    ]
+    removes = spec.effect is Effect.DESTROY and spec.tool and spec.output.parser == "gain"
+    if spec.undo and not (removes and list(kinds.values()).count("path") == 1):
+        found.append((("undo",), "undo: only a removal by manifest beneath one path can be undone"))
+    return found
 
 
 def _argv_faults(spec: CommandSpec) -> list[str]:

@@ -26,6 +26,7 @@ from hermesd.control.ledger import Ledger, Operation, OperationStatus
 from hermesd.control.outcome import Stopped, verdict_of
 from hermesd.control.output import read_output
 from hermesd.control.preview import Preview, read_preview, unpreviewed
+from hermesd.control.quarantine import Quarantine
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
 from hermesd.control.settings import Policy
@@ -59,6 +60,7 @@ class Cockpit:
     places: asyncio.Semaphore
     writing: asyncio.Lock
     hands: Hands
+    quarantine: Quarantine
     clear_away: Callable[[Container], None]
     ledger: Ledger
     audit: AuditLog
@@ -118,7 +120,7 @@ class Flight:
     async def _validate(self) -> Bound:
         policy = self._cockpit.policy
         async with self._stage(Stage.VALIDATE, policy.stages.validate_ms) as mark:
-            bound = await asyncio.to_thread(bind, policy, self.request, host)
+            bound = await asyncio.to_thread(bind, policy, self.request, host, self._cockpit.quarantine.find)
             if not isinstance(bound, Bound):
                 mark.outcome = StageOutcome.REFUSED
                 reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
@@ -136,10 +138,12 @@ class Flight:
         if not spec.preview:
             return unpreviewed(bound)
         request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
-        found = await asyncio.to_thread(bind, self._cockpit.policy, request, host)
+        policy, quarantine = self._cockpit.policy, self._cockpit.quarantine
+        found = await asyncio.to_thread(bind, policy, request, host, quarantine.find)
         if not isinstance(found, Bound):
             raise Stopped(ResultStatus.REFUSED, "its preview is not permitted here", found)
-        return read_preview(found, await self._run(found, found.job))
+        preview = read_preview(found, await self._run(found, found.job))
+        return await quarantine.foresee(policy, bound, preview)
 
     async def _ask(self, preview: Preview) -> None:
         if self.request.dry_run:
@@ -215,10 +219,14 @@ class Flight:
     async def _act(self, bound: Bound, preview: Preview | None) -> CommandResult:
         if self.request.dry_run:
             raise Stopped(ResultStatus.SUCCEEDED, f"dry run: would run {' '.join(bound.shown_argv)}")
-        job = replace(bound.job, stdin=preview.manifest) if preview else bound.job
         reads = bound.command.spec.effect is Effect.READ
         # Roots may lie in one another, so writers go one after another whatever they write to.
         async with nullcontext() if reads else self._cockpit.writing:
+            if preview is not None and self.operation is not None:
+                bound = await self._cockpit.quarantine.reserve(
+                    self._cockpit.policy, bound, preview.impact, self.operation.id, self._cockpit.now()
+                )
+            job = replace(bound.job, stdin=preview.manifest) if preview else bound.job
             ended = await self._run(bound, job, effect=True)
         return await self._read(bound, ended, preview)
 

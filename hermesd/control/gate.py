@@ -23,6 +23,7 @@ from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStat
 from hermesd.control.outcome import Stopped
 from hermesd.control.permits import approval_fault
 from hermesd.control.preview import Preview
+from hermesd.control.quarantine import Quarantine
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Sandbox
 from hermesd.control.settings import Policy
@@ -78,6 +79,7 @@ class Gate:
         self._now = now
         self._writing = asyncio.Lock()
         self._hands = Hands(ledger)
+        self.quarantine = Quarantine(ledger)
         self._places = asyncio.Semaphore(policy.settings.parallel_containers)
         self._tokens = Tokens(policy.stages.token_ms / 1000)
         self._flights: dict[str, tuple[Flight, asyncio.Task[CommandResult]]] = {}
@@ -85,7 +87,8 @@ class Gate:
         self._failed = ""
 
     async def reopen(self) -> None:
-        """Take up the operations that waited for a person when the executor ended."""
+        """Take up what is kept, and the operations that waited for a person when the executor ended."""
+        await self.quarantine.load()
         for operation in await self._ledger.operations(OperationStatus.PENDING):
             self._launch(Flight(operation.request, self._cockpit(), operation))
 
@@ -166,6 +169,8 @@ class Gate:
             )
             await asyncio.gather(evidence, self._ledger.finish(result, self._now()))
             await self._hands.count(result, self._now())
+            operation = flight.operation.id if flight.operation else ""
+            await self.quarantine.settle(flight.request, operation, result)
         except (LedgerError, AuditError) as error:
             return self._cannot_write(flight.request, error, begun=flight.effect_begun)
         command = result.command if result.command in self.policy.commands else "unknown"
@@ -313,7 +318,7 @@ class Gate:
         raise NotPending(operation_id)
 
     def _bind(self, request: CommandRequest) -> Bound:
-        bound = bind(self.policy, request, host)
+        bound = bind(self.policy, request, host, self.quarantine.find)
         if isinstance(bound, Bound):
             return bound
         reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
@@ -322,9 +327,16 @@ class Gate:
     def _binding(self, bound: Bound, preview: Preview) -> str:
         return bound.digest(
             manifest=preview.impact.manifest_digest,
+            undo=preview.impact.undo_h if preview.impact.reversible else preview.impact.undo,
             policy=self.policy.version,
             timeout_ms=bound.job.timeout_ms,
         )
+
+    async def expire(self) -> None:
+        """Let go of what the quarantine has kept for its time. Nothing is put back or removed meanwhile."""
+        async with self._writing:
+            for kept in await self.quarantine.expire(self._now()):
+                await self._audit.record("quarantine.expired", operation=kept.operation, files=kept.files)
 
     def _clear_away(self, container: Container) -> None:
         self._tasks.create_task(_destroy_behind(container), name="clear-away")
@@ -337,6 +349,7 @@ class Gate:
             places=self._places,
             writing=self._writing,
             hands=self._hands,
+            quarantine=self.quarantine,
             clear_away=self._clear_away,
             ledger=self._ledger,
             audit=self._audit,

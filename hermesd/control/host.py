@@ -1,6 +1,7 @@
 """The executor's one door to the host's names: paths by descriptor, users and groups by number.
 
-Everything here only looks. It must never write, start or change anything.
+Everything here only looks, but for one thing: a folder of the quarantine that has outlived its time is
+removed. It must never start anything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import grp
 import os
 import pwd
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +78,68 @@ def stand_in(path: str) -> str | None:
         except OSError:
             continue
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A folder and its file system. ``fault``: why no container could keep anything safe in it."""
+
+    dev: int
+    free_bytes: int
+    space: tuple[int, int]
+    fault: str = ""
+
+    def shares_space_with(self, other: Room) -> bool:
+        """Say whether both take from one space: one file system, or two subvolumes of one."""
+        return self.dev == other.dev or (self.space[0] > 0 and self.space == other.space)
+
+
+def room(path: str) -> Room | None:
+    """Return a folder's room, looked at without following a link to it; None when it is none."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found, system = os.fstat(fd), os.fstatvfs(fd)
+        fault = drop_box_fault(found.st_mode)
+        if not fault and not os.access(f"/proc/self/fd/{fd}", os.W_OK | os.X_OK):
+            fault = "may not be written here"
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return Room(
+        dev=found.st_dev,
+        free_bytes=system.f_bavail * system.f_frsize,
+        space=(system.f_blocks * system.f_frsize, system.f_bfree),
+        fault=fault,
+    )
+
+
+def drop_box_fault(mode: int) -> str:
+    """Return why a folder of this mode is no place for what others may not read or swap; "" when it is."""
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        return "can be written by others, who could remove what is kept: chmod 1733"
+    return ""
+
+
+def remove_flat_folder(folder: str, name: str) -> None:
+    """Remove a folder that holds only files, without following a link to it. Raise OSError; gone is fine."""
+    outer = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer)
+        except FileNotFoundError:
+            return
+        try:
+            for entry in os.listdir(fd):  # noqa: PTH208 - of the descriptor, not of a name
+                os.unlink(entry, dir_fd=fd)
+        finally:
+            os.close(fd)
+        os.rmdir(name, dir_fd=outer)
+    finally:
+        os.close(outer)
 
 
 def is_folder(path: str) -> bool:

@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS operations (
 CREATE TABLE IF NOT EXISTS takeovers (
     target TEXT PRIMARY KEY, reason TEXT NOT NULL, since TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS kept (operation TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS operations_open ON operations (status) WHERE status IN ('pending', 'ticket');
 """
 
@@ -238,6 +239,20 @@ class Ledger:
     async def operations(self, *statuses: OperationStatus) -> list[Operation]:
         """Return the operations of these statuses, oldest first."""
         return await self._do(lambda: self._operations(statuses))
+
+    async def kept(self) -> list[str]:
+        """Return the records of what the quarantine holds."""
+        return await self._do(
+            lambda: [text for (text,) in self._connection().execute("SELECT record FROM kept")]
+        )
+
+    async def keep(self, operation: str, record: str) -> None:
+        """Write down what the quarantine holds of an operation, in place of what was known."""
+        await self._do(lambda: self._write("REPLACE INTO kept VALUES (?, ?)", (operation, record)))
+
+    async def forget(self, operation: str) -> None:
+        """Nothing is held of an operation any more."""
+        await self._do(lambda: self._write("DELETE FROM kept WHERE operation = ?", (operation,)))
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:

@@ -60,7 +60,6 @@ def impact_of(data: bytes, root: str) -> Impact:
             f"{visible(entry.path.decode('utf-8', 'backslashreplace'))} ({human_bytes(entry.size_bytes)})"
             for entry in largest
         ),
-        reversible=False,
         manifest_digest=hashlib.sha256(data).hexdigest(),
-        text=f"{len(entries)} {noun} under {root}, {human_bytes(size)}, not reversible",
+        text=f"{len(entries)} {noun} under {root}, {human_bytes(size)}",
     )

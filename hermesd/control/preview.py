@@ -34,7 +34,7 @@ def read_preview(bound: Bound, ended: Ended) -> Preview:
     except ManifestError as error:
         raise Stopped(ResultStatus.FAILED, str(error)) from None
     if not impact.files:
-        raise Stopped(ResultStatus.SUCCEEDED, "nothing there that may be removed", impact=impact)
+        raise Stopped(ResultStatus.SUCCEEDED, "nothing there to be done", impact=impact)
     return Preview(ended.stdout, impact)
 
 

@@ -147,6 +147,7 @@ class OperatorDesk:
             Kind.QUEUE_TAKE: self._take,
             Kind.QUEUE_CLOSE: self._close,
             Kind.RELEASE: self._release,
+            Kind.KEPT: self._kept,
             Kind.AUDIT_VERIFY: self._verify,
         }
 
@@ -245,6 +246,9 @@ class OperatorDesk:
                 for item in held
             ],
         }
+
+    async def _kept(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
+        return {"kept": [kept.model_dump(mode="json") for kept in self._gate.quarantine.all()]}
 
     async def _take(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
         return await self._ticket(peer, payload, OperationStatus.TAKEN)

@@ -19,7 +19,8 @@ from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
 from hermesd.control.redlines import folder_fault
-from hermesd.control.roots import normal_path_fault
+from hermesd.control.roots import beneath, normal_path_fault, overlap
+from hermesd.control.undo import QuarantineSettings
 from hermesd.protocol import CatalogueView, RunKind
 
 M = TypeVar("M", bound=BaseModel)
@@ -103,13 +104,14 @@ class Permissions(BaseModel):
     people: People = People()
     roles: dict[str, Role] = Field(default_factory=dict)
     denied_commands: tuple[str, ...] = ()
+    quarantine: QuarantineSettings = QuarantineSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """All that the gate decides by. ``version`` names this content; tokens are bound to it.
 
-    ``protected`` are the folders of hermesd's own state, which no command may reach.
+    ``protected`` are the folders of hermesd's own state and the quarantine, which no command may name.
     """
 
     version: str
@@ -143,8 +145,11 @@ def load_policy(layers: Sequence[Path]) -> Policy:
     settings = _section(daemon, "executor", ExecutorSettings, faults)
     stages = _section(daemon, "stages", StageBudgets, faults)
     permissions = _whole(permissions_file, Permissions, faults)
-    protected = (settings.state_dir, *_agent_state(daemon))
-    faults.extend(_reach_faults(permissions_file, permissions, protected))
+    own = (settings.state_dir, *_agent_state(daemon))
+    faults.extend(_reach_faults(permissions_file, permissions, own))
+    faults.extend(_quarantine_faults(permissions_file, permissions, own))
+    quarantine = permissions.quarantine.folder
+    protected = (*own, quarantine) if quarantine else own
     files = _folder(layers, "commands", faults)
     commands = _commands(files, stages, protected, faults)
     if faults:
@@ -175,6 +180,8 @@ def _commands(
         if command.spec.preview and (preview is None or preview.spec.effect != "read"):
             reason = f"preview: {command.spec.preview} is not a command of the catalogue that only reads"
             faults.append(origin[name].fault(("preview",), reason))
+        if command.spec.undo and command.spec.undo not in commands:
+            faults.append(origin[name].fault(("undo",), f"undo: there is no command {command.spec.undo}"))
         if command.spec.fallback and command.spec.fallback not in commands:
             faults.append(
                 origin[name].fault(("fallback",), f"fallback: there is no command {command.spec.fallback}")
@@ -190,6 +197,21 @@ def _reach_faults(file: Document | None, permissions: Permissions, protected: tu
         for root in permissions.reach.writable_roots
         if (fault := folder_fault(root, "rw", protected))
     ]
+
+
+def _quarantine_faults(file: Document | None, permissions: Permissions, own: tuple[str, ...]) -> list[Fault]:
+    """Return why the quarantine may not lie where it does: where a command could reach what is kept."""
+    folder = permissions.quarantine.folder
+    if file is None or not folder:
+        return []
+    reason = normal_path_fault(folder) or folder_fault(folder, "rw", own)
+    for root in permissions.reach.writable_roots:
+        if not reason and overlap(folder, root) is not None:
+            reason = f"{folder} and the writable root {root} lie in one another"
+    for root in permissions.reach.readable_roots:
+        if not reason and beneath(root, folder) is not None:
+            reason = f"the readable root {root} lies in it"
+    return [file.fault(("quarantine", "folder"), f"quarantine.folder: {reason}")] if reason else []
 
 
 def _agent_state(daemon: Document | None) -> tuple[str, ...]:

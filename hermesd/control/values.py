@@ -28,15 +28,17 @@ _UNIT_TEXT: Final = re.compile(
 )
 _JSON_TYPES: Final = {
     "string": "string", "path": "string", "unit": "string", "enum": "string", "artifact": "string",
-    "datetime": "string", "duration": "string",
+    "operation": "string", "datetime": "string", "duration": "string",
     "integer": "integer", "number": "number", "boolean": "boolean", "list": "array",
 }  # fmt: skip
 _FORMS: Final[dict[str, dict[str, JsonValue]]] = {
     "datetime": {"format": "date-time", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"},
     "duration": {"pattern": "^[1-9][0-9]{0,8}[smhd]$"},
     "artifact": {"pattern": "^[0-9a-f]{64}$"},
+    "operation": {"pattern": "^op-[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}$"},
 }
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_OPERATION: Final = re.compile(r"op-[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}", re.ASCII)
 _UNSEEN: Final = frozenset({0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0})
 """Letters and marks by their class that nobody sees all the same."""
 
@@ -47,15 +49,17 @@ class Argument(BaseModel):
     A `path` lies beneath one of ``roots`` by whole components, or equals one of ``exact``. A `list`
     holds values of ``values``, each once, ``max_items`` at most. A `datetime` is UTC to the second and
     comes not before the argument that ``after`` names. ``minimum`` and ``maximum`` of a `duration` are
-    seconds. An `artifact` is the digest of an output that was kept. ``any_script`` lets a `string` that
-    is only compared with text be in any writing; what cannot be seen stays refused.
+    seconds. An `artifact` is the digest of an output that was kept. An `operation` is one whose files were
+    set aside; a `path` that is ``of`` it is not asked for: it is the folder that the operation was about.
+    ``any_script`` lets a `string` that is only compared with text be in any writing; what cannot be seen
+    stays refused.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal[
         "string", "integer", "number", "boolean", "enum", "path", "unit", "list",
-        "datetime", "duration", "artifact",
+        "datetime", "duration", "artifact", "operation",
     ]  # fmt: skip
     description: str = Field(min_length=1)
     default: JsonValue = None
@@ -68,6 +72,7 @@ class Argument(BaseModel):
     pattern: str = Field(default="", max_length=_MAX_PATTERN)
     any_script: bool = False
     after: str = ""
+    of: str = ""
     values: dict[str, str] = Field(default_factory=dict)
     roots: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
@@ -81,6 +86,8 @@ class Argument(BaseModel):
             raise ValueError("a path needs `roots` or `exact`")
         if self.after and self.type != "datetime":
             raise ValueError("only a datetime comes `after` another argument")
+        if self.of and self.type != "path":
+            raise ValueError("only a path is `of` an operation")
         if self.any_script and (self.type != "string" or self.pattern):
             raise ValueError("only a string without a pattern may be in any script")
         return self
@@ -141,7 +148,7 @@ class Argument(BaseModel):
 
 def is_required(argument: Argument) -> bool:
     """Say whether a request must give the argument."""
-    return argument.required or argument.default is None
+    return argument.required or (argument.default is None and not argument.of)
 
 
 def value_fault(argument: Argument, value: JsonValue, roots: tuple[str, ...]) -> str:
@@ -156,7 +163,7 @@ def value_fault(argument: Argument, value: JsonValue, roots: tuple[str, ...]) ->
             return _number_fault(argument, value)
         case "list":
             return _list_fault(argument, value)
-        case "datetime" | "duration" | "artifact":
+        case "datetime" | "duration" | "artifact" | "operation":
             return _form_fault(argument, value)
         case "enum":
             known = isinstance(value, str) and value in argument.values
@@ -226,6 +233,8 @@ def _form_fault(argument: Argument, value: JsonValue) -> str:
     text = value if isinstance(value, str) else ""
     if argument.type == "artifact":
         return "" if _DIGEST.fullmatch(text) else "must be the digest of an output: 64 hexadecimal digits"
+    if argument.type == "operation":
+        return "" if _OPERATION.fullmatch(text) else "must be the id of an operation, such as op-t1.1.0.1"
     if argument.type == "datetime":
         return "" if parse_moment(text) else "must be a point in time in UTC such as 2026-11-30T03:00:00Z"
     seconds = parse_span(text)

@@ -331,7 +331,24 @@ L_IMPACT: Final = Text("would do", "将会")
 L_ROOT: Final = Text("beneath", "位于")
 L_UNDO: Final = Text("undo", "撤销")
 UNDO_YES: Final = Text("possible", "可以撤销")
+UNDO_FOR: Final = Text(
+    "possible for {n} h afterwards: hermesctl undo {id}", "完成后 {n} 小时内可以撤销：hermesctl undo {id}"
+)
 UNDO_NO: Final = Text("NOT possible: what is done stays done", "不可撤销：做了就无法恢复")
+UNDO_NO_WHY: Final = Text(
+    "NOT possible: what is done stays done ({why})", "不可撤销：做了就无法恢复（{why}）"
+)
+UNDO_WHY: Final = {
+    "denied": Text("its way back is not permitted here", "此处不允许恢复操作"),
+    "missing": Text("the quarantine's folder cannot be used", "隔离区目录不可用"),
+    "same": Text(
+        "the quarantine is on the same file system: nothing would be freed",
+        "隔离区与被清理目录在同一文件系统上，无法释放空间",
+    ),
+    "too_large": Text("it is more than the quarantine may hold", "超过隔离区允许的总量"),
+    "full": Text("the quarantine holds too much from before", "隔离区中先前保留的内容过多"),
+    "no_room": Text("the quarantine's file system has too little room", "隔离区所在文件系统空间不足"),
+}
 L_VALID: Final = Text("valid", "有效期")
 VALID: Final = Text("{n} s, until {at}", "{n} 秒，至 {at}")
 L_TOKEN: Final = Text("token", "口令")

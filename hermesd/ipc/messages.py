@@ -1,12 +1,12 @@
 """The kinds of messages on hermesd's three sockets, and how a line is made and read.
 
 `control.sock`, in the agent process, for operators: status, incidents, runs, show, ask, follow,
-pause, resume, cancel, reload, audit.verify and what `Kind` lists beside them.
+pause, resume, cancel, undo, reload, audit.verify and what `Kind` lists beside them.
 
 `agent.sock`, in the executor, for the agent's uid alone: catalogue, command.request, command.cancel.
 
 `operator.sock`, in the executor, for operators and never for the agent's uid: status, commands,
-approvals, approve.show, approve.redeem, deny, queue, queue.take, queue.close, release, audit.verify.
+approvals, approve.show, approve.redeem, deny, queue, queue.take, queue.close, release, kept, audit.verify.
 
 Every request is one envelope with status `created`. It is answered by any number of envelopes of
 status `running` and then exactly one of `succeeded` or `failed`; a failed one carries
@@ -60,6 +60,8 @@ class Kind(StrEnum):
     QUEUE_TAKE = "queue.take"
     QUEUE_CLOSE = "queue.close"
     RELEASE = "release"
+    KEPT = "kept"
+    UNDO = "undo"
     ERROR = "error"
 
 

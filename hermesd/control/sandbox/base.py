@@ -38,6 +38,7 @@ class Profile:
     ``host_pid`` shows the host's processes, which can be looked at and not touched.
     ``masks`` are folders beneath the mounts that the container finds empty: hermesd's own state.
     ``groups`` are extra numeric groups that the command needs to read what it looks at.
+    ``file_mb`` bounds each file that it writes beneath a writable mount.
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -48,6 +49,7 @@ class Profile:
     memory_mb: int = 64
     pids: int = 32
     tmp_mb: int = 8
+    file_mb: int = 1024
 
 
 @dataclass(frozen=True, slots=True)

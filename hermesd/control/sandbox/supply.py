@@ -23,7 +23,6 @@ INTERPRETER: Final = "/usr/bin/python3"
 TOOLS_FOLDER: Final = Path(__file__).resolve().parent.parent / "tools"
 _MEGABYTE: Final = 1 << 20
 _ADDRESS_SPARE: Final = 256 * _MEGABYTE
-_FILE_SPARE: Final = 1 << 30
 _STUB: Final = Path(__file__).resolve().parent / "stub.py"
 
 
@@ -67,7 +66,7 @@ def limits_of(profile: Profile) -> dict[str, int]:
         "memory": memory,
         "address": memory + _ADDRESS_SPARE,
         "pids": profile.pids,
-        "file": _FILE_SPARE if writes else profile.tmp_mb * _MEGABYTE,
+        "file": (profile.file_mb if writes else profile.tmp_mb) * _MEGABYTE,
         "files": 256,
         "core": 0,
         "queues": 0,

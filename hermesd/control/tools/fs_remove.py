@@ -36,15 +36,18 @@ def main(argv: list[str]) -> int:
     """Verify, remove, and print one row of what was gained, then rows of what was skipped."""
     root = int(argv[0])
     manifest = sys.stdin.buffer.read()
+    return check(root, manifest) or remove(root, manifest)
+
+
+def check(root: int, manifest: bytes) -> int:
+    """Compare every record with the world, before the first effect; 0 when nothing differs, else the exit."""
     try:
         differing = list(islice(differences(root, manifest), MAX_SHOWN))
     except BadManifestError as error:
         sys.stderr.write(f"this is not a manifest: {error}\n")
         return os.EX_USAGE
-    if differing:
-        sys.stderr.write("".join(f"{_shown(record)} {why}\n" for record, why in differing))
-        return WORLD_DIFFERS
-    return remove(root, manifest)
+    sys.stderr.write("".join(f"{_shown(record)} {why}\n" for record, why in differing))
+    return WORLD_DIFFERS if differing else os.EX_OK
 
 
 def differences(root: int, manifest: bytes) -> Iterator[tuple[Record, str]]:
@@ -70,65 +73,84 @@ def read_manifest(data: bytes) -> Iterator[Record]:
 
 def remove(root: int, manifest: bytes) -> int:
     """Unlink every file of a manifest that still is what it was; return the exit status."""
-    before = os.fstatvfs(root)
-    removed = size = blocks = skipped = 0
-    reasons: list[dict[str, Value]] = []
+    tally = Tally(root)
     for record in read_manifest(manifest):
-        why = _unlink(root, record)
+        tally.count(record, unlink(root, record))
+    return tally.tell()
+
+
+class Tally:
+    """What was removed and what was not, from before the first removal until it is told."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._before = os.fstatvfs(root)
+        self._removed = self._size = self._blocks = self._skipped = 0
+        self._reasons: list[dict[str, Value]] = []
+
+    def count(self, record: Record, why: str) -> None:
+        """Take a file as removed, or (``why``) as skipped."""
         if why:
-            skipped += 1
-            reasons += [{**path_fields(record.path), "reason": why}] if skipped <= MAX_SHOWN else []
-            continue
-        removed, size, blocks = removed + 1, size + record.size, blocks + record.blocks
-    write_row(
-        {
-            "files_removed": removed,
-            "files_skipped": skipped,
-            "size_bytes": size,
-            "disk_bytes": blocks * _BLOCK,
-            "freed_bytes": _freed(root, before, blocks * _BLOCK),
-        }
-    )
-    for reason in reasons:
-        write_row(reason)
-    if skipped and not removed:
-        sys.stderr.write(f"nothing could be removed: {reasons[0]['reason']}\n")
-        return 1
-    return os.EX_OK
+            self._skipped += 1
+            if self._skipped <= MAX_SHOWN:
+                self._reasons.append({**path_fields(record.path), "reason": why})
+            return
+        self._removed += 1
+        self._size += record.size
+        self._blocks += record.blocks
+
+    def tell(self) -> int:
+        """Print the row of what was gained and rows of what was skipped; return the exit status."""
+        disk_bytes = self._blocks * _BLOCK
+        write_row(
+            {
+                "files_removed": self._removed,
+                "files_skipped": self._skipped,
+                "size_bytes": self._size,
+                "disk_bytes": disk_bytes,
+                "freed_bytes": _freed(self._root, self._before, disk_bytes),
+            }
+        )
+        for reason in self._reasons:
+            write_row(reason)
+        if self._skipped and not self._removed:
+            sys.stderr.write(f"nothing could be removed: {self._reasons[0]['reason']}\n")
+            return 1
+        return os.EX_OK
 
 
 def _differs(root: int, record: Record) -> str:
     """Return how the file that a record names differs from it now."""
     try:
-        folder, name = _open_folder(root, record.path)
+        folder, name = open_folder(root, record.path)
     except OSError as error:
-        return _words(error)
+        return words(error)
     try:
         return difference(record, os.stat(name, dir_fd=folder, follow_symlinks=False))
     except OSError as error:
-        return _words(error)
+        return words(error)
     finally:
         os.close(folder)
 
 
-def _unlink(root: int, record: Record) -> str:
+def unlink(root: int, record: Record) -> str:
     """Unlink one file, compared again through the descriptor of its folder; return why not."""
     try:
-        folder, name = _open_folder(root, record.path)
+        folder, name = open_folder(root, record.path)
     except OSError as error:
-        return _words(error)
+        return words(error)
     try:
         why = difference(record, os.stat(name, dir_fd=folder, follow_symlinks=False))
         if not why:
             os.unlink(name, dir_fd=folder)
     except OSError as error:
-        return _words(error)
+        return words(error)
     finally:
         os.close(folder)
     return why
 
 
-def _open_folder(root: int, path: bytes) -> tuple[int, bytes]:
+def open_folder(root: int, path: bytes) -> tuple[int, bytes]:
     """Return a descriptor of the folder that a path ends in, each step a name that is not followed."""
     *folders, name = path.split(b"/")
     if any(part in (b"", b".", b"..") for part in (*folders, name)):
@@ -166,7 +188,8 @@ def _freed(root: int, before: os.statvfs_result, expected: int) -> int:
     return freed
 
 
-def _words(error: OSError) -> str:
+def words(error: OSError) -> str:
+    """Return what an error means, for people; one of our own has its words already."""
     return error.strerror.lower() if error.errno and error.strerror else str(error.strerror)
 
 

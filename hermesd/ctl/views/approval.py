@@ -69,13 +69,21 @@ def _files(impact: dict[str, Any], say: Speech, hang: int) -> list[Item]:
 
 
 def _impact(shown: dict[str, Any], impact: dict[str, Any], say: Speech, hang: int) -> list[Item]:
-    undo = impact.get("reversible") is True
     text = text_of(shown, "text") or text_of(impact, "text")
     lines: list[Item] = [Line(text, Tone.BAD, say(m.L_IMPACT), hang)]
     if root := text_of(impact, "root"):
         lines.append(Line(root, Tone.HEAD, say(m.L_ROOT), hang, cut=True))
-    undo_text, tone = (m.UNDO_YES, Tone.PLAIN) if undo else (m.UNDO_NO, Tone.BAD)
-    return [*lines, Line(say(undo_text), tone, say(m.L_UNDO), hang)]
+    tone = Tone.PLAIN if impact.get("reversible") is True else Tone.BAD
+    return [*lines, Line(_undo(shown, impact, say), tone, say(m.L_UNDO), hang)]
+
+
+def _undo(shown: dict[str, Any], impact: dict[str, Any], say: Speech) -> str:
+    """Return whether it can be undone and for how long, or why not."""
+    why = m.UNDO_WHY.get(text_of(impact, "undo"))
+    if impact.get("reversible") is not True:
+        return say(m.UNDO_NO_WHY, why=say(why)) if why else say(m.UNDO_NO)
+    hours = whole_of(impact, "undo_h")
+    return say(m.UNDO_FOR, n=hours, id=text_of(shown, "id")) if hours else say(m.UNDO_YES)
 
 
 def _validity(shown: dict[str, Any], say: Speech, now: datetime, hang: int) -> Line:

@@ -15,7 +15,8 @@ def table():
     lines = ["| command | arguments | effect | what it does |", "|---|---|---|---|"]
     for name, command in sorted(commands.items()):
         spec = command.spec
-        names = [key if is_required(argument) else f"[{key}]" for key, argument in spec.args.items()]
+        asked = [(key, argument) for key, argument in spec.args.items() if not argument.of]
+        names = [key if is_required(argument) else f"[{key}]" for key, argument in asked]
         effect = "ticket" if spec.ticket else str(spec.effect)
         told = spec.description.partition(". ")[0].replace("|", "\\|")
         lines.append(f"| `{name}` | {' '.join(names)} | {effect} | {told} |")
