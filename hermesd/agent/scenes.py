@@ -19,6 +19,7 @@ GENERAL: Final = "inspection"
 _BY_TYPE: Final = {
     "host.filesystem": ("disk",),
     "host.folder": ("disk",),
+    "host.read_only": ("disk",),
     "host.memory": ("memory",),
     "host.swap": ("memory",),
     "host.load": ("load",),

@@ -18,12 +18,15 @@ from typing import Final
 
 from hermesd.events import Event, EventStatus
 from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, SourceFailed, utc_now
-from hermesd.sources.mounts import Mount, choose_mounts, read_mounts
+from hermesd.sources.mounts import Filesystem, Mount, choose_mounts, is_confined, read_mounts
 from hermesd.sources.probe import Answer, Probe
-from hermesd.sources.readings import PROBE_STUCK, Reading, Series, Told, is_due, read_answer, series_of
-from hermesd.sources.settings import HostSettings
+from hermesd.sources.readings import PROBE_STUCK, Measure, Reading, Sample, Series, Told, is_due
+from hermesd.sources.series import mount_name, series_of
+from hermesd.sources.settings_host import HostSettings
 
 log = logging.getLogger("hermesd.sources.host")
+
+_STUCK: Final = Measure(PROBE_STUCK, "", lambda _sample, _earlier: None)
 
 SHORTEST_REST_S: Final = 0.05
 """The pause after a round that took longer than the interval."""
@@ -53,8 +56,10 @@ class HostSource:
         self._mounts = mounts
         self._ids = EventIds(settings.name)
         self._told: dict[tuple[str, str], Told] = {}
-        self._known: dict[str, Series] = {}
-        self._faults: dict[str, str] = {}
+        self._known: dict[tuple[str, str], Series] = {}
+        self._asked: set[str] = set()
+        self._faults: dict[tuple[str, str], str] = {}
+        self._held: dict[Filesystem, str] = {}
 
     async def run(self, deliver: Deliver) -> None:
         """Measure and deliver until cancelled. Raise SourceFailed when nothing can be measured."""
@@ -69,27 +74,45 @@ class HostSource:
 
     async def round(self, deliver: Deliver) -> None:
         """Measure everything once and deliver what is due."""
-        wanted = series_of(self._settings, await self._chosen_mounts())
-        names = [series.name for series in wanted]
-        answers = await self._probe.measure(names, self._settings.probe_timeout_s)
+        mounts = await self._read_mounts()
+        wanted = series_of(self._settings, self._chosen(mounts))
+        answers = await self._answers(wanted, mounts)
         now = self._now()
-        gone = [self._known[name] for name in set(self._known) - set(names)]
+        gone = [one for key, one in self._known.items() if key not in {_key(series) for series in wanted}]
+        silent = self._asked - set(answers)
         events = [event for series in gone for event in self._farewell(series, now)]
-        for series, answer in zip(wanted, answers, strict=True):
-            events += self._events(series, answer, now)
-        self._known |= {series.name: series for series in wanted}
+        events += [event for ask in silent for event in self._stuck_farewell(ask, now)]
+        events += [event for answer in answers.values() for event in self._stuck_event(answer, now)]
+        events += [event for series in wanted for event in self._read(series, answers[series.ask], now)]
+        self._known |= {_key(series): series for series in wanted}
+        self._asked |= set(answers)
         if not events or await self._deliver(deliver, events):
-            self._forget(gone)
+            self._forget(gone, silent)
 
-    async def _chosen_mounts(self) -> list[Mount]:
-        chosen = self._settings.filesystems
-        if not chosen.enabled:
+    async def _read_mounts(self) -> list[Mount]:
+        if not self._settings.filesystems.enabled:
             return []
         try:
-            mounts = await asyncio.to_thread(self._mounts)
+            return await asyncio.to_thread(self._mounts)
         except OSError as error:
             raise SourceFailed(f"the list of mounts cannot be read: {error}") from None
-        return choose_mounts(mounts, chosen.only, chosen.exclude)
+
+    def _chosen(self, mounts: list[Mount]) -> list[Mount]:
+        """Return what is measured of what is mounted, and hold on to it for the next round."""
+        settings = self._settings.filesystems
+        chosen = choose_mounts(mounts, settings.only, settings.exclude, self._held)
+        self._held = {mount.filesystem: mount.path for mount in chosen}
+        return chosen
+
+    async def _answers(self, wanted: list[Series], mounts: list[Mount]) -> dict[str, Answer]:
+        """Return the answer to each question, the probe's or what the list of mounts says already."""
+        confined = is_confined(mounts)
+        known = {mount_name(mount.path): _answer_of(mount, confined=confined) for mount in mounts}
+        names = list(dict.fromkeys(series.ask for series in wanted))
+        asked = [name for name in names if name not in known]
+        probed = await self._probe.measure(asked, self._settings.probe_timeout_s)
+        answers = known | {answer.name: answer for answer in probed}
+        return {name: answers[name] for name in names}
 
     async def _deliver(self, deliver: Deliver, events: list[Event]) -> bool:
         try:
@@ -101,40 +124,50 @@ class HostSource:
             self._told[event.type, event.subject] = Told(event.time, event.status, event.value)
         return True
 
-    def _events(self, series: Series, answer: Answer, now: datetime) -> Iterator[Event]:
-        yield from self._stuck_event(series, answer, now)
-        found = read_answer(series, answer)
-        self._note_fault(series.name, found if isinstance(found, str) and not answer.stuck else "")
+    def _read(self, series: Series, answer: Answer, now: datetime) -> Iterator[Event]:
+        found = self._found(series, answer, now)
+        self._note_fault(series, found if isinstance(found, str) and not answer.stuck else "")
         if isinstance(found, Reading):
             yield from self._due(series, EventStatus.READING, now, found.value, found.text)
 
-    def _stuck_event(self, series: Series, answer: Answer, now: datetime) -> Iterator[Event]:
-        stuck = _stuck(series)
+    def _found(self, series: Series, answer: Answer, now: datetime) -> Reading | str | None:
+        if answer.stuck or answer.error:
+            return answer.error or "no answer in time"
+        return series.measure.read(Sample(now, answer.facts), ())
+
+    def _stuck_event(self, answer: Answer, now: datetime) -> Iterator[Event]:
+        stuck, name = _stuck(answer.name), answer.name
         if answer.stuck:
             limit = self._settings.probe_timeout_s
-            text = f"measuring {series.name} did not end within {limit:g} s; the rest is measured without it"
+            text = f"measuring {name} did not end within {limit:g} s; the rest is measured without it"
             yield from self._due(stuck, EventStatus.FIRING, now, None, text)
-        else:
-            yield from self._due(stuck, EventStatus.RESOLVED, now, None, f"{series.name} answers")
+        elif not name.startswith(mount_name("")):
+            yield from self._due(stuck, EventStatus.RESOLVED, now, None, f"{name} answers")
 
     def _farewell(self, series: Series, now: datetime) -> Iterator[Event]:
         """Tell of a series that is there no more (unmounted): whatever it suffered from has ended."""
-        text = f"{series.subject} is not there any more"
-        for one in (series, _stuck(series)):
-            if (one.type, one.subject) in self._told:
-                yield from self._due(one, EventStatus.RESOLVED, now, None, text)
+        if _key(series) in self._told:
+            text = f"{series.subject} is not there any more"
+            yield from self._due(series, EventStatus.RESOLVED, now, None, text)
 
-    def _forget(self, gone: list[Series]) -> None:
+    def _stuck_farewell(self, ask: str, now: datetime) -> Iterator[Event]:
+        if _key(_stuck(ask)) in self._told:
+            text = f"{ask} is not measured any more"
+            yield from self._due(_stuck(ask), EventStatus.RESOLVED, now, None, text)
+
+    def _forget(self, gone: list[Series], silent: set[str]) -> None:
         for series in gone:
-            del self._known[series.name]
-            self._faults.pop(series.name, None)
-            for one in (series, _stuck(series)):
-                self._told.pop((one.type, one.subject), None)
+            del self._known[_key(series)]
+            self._faults.pop(_key(series), None)
+            self._told.pop(_key(series), None)
+        for ask in silent:
+            self._told.pop(_key(_stuck(ask)), None)
+        self._asked -= silent
 
     def _due(
         self, series: Series, status: EventStatus, now: datetime, value: float | None, text: str
     ) -> Iterator[Event]:
-        told = self._told.get((series.type, series.subject))
+        told = self._told.get(_key(series))
         if is_due(told, status, value, now, series.min_change, self._settings.refresh_s):
             yield Event(
                 id=self._ids.next(),
@@ -145,19 +178,27 @@ class HostSource:
                 labels={"host": self._host, **dict(series.labels)},
                 status=status,
                 value=value,
-                unit="" if value is None else "percent",
+                unit="" if value is None else series.measure.unit,
                 text=text,
             )
 
-    def _note_fault(self, name: str, fault: str) -> None:
+    def _note_fault(self, series: Series, fault: str) -> None:
         """Log why a series has no reading, once for each new reason."""
-        if fault and self._faults.get(name) != fault:
-            log.warning("%s: %s is not measured: %s", self.name, name, fault)
-        self._faults[name] = fault
+        key = _key(series)
+        if fault and self._faults.get(key) != fault:
+            log.warning("%s: %s is not measured: %s", self.name, series.name, fault)
+        self._faults[key] = fault
 
 
-def _stuck(series: Series) -> Series:
-    """Return the series that says whether the probe of another one hangs."""
-    path = dict(series.labels).get("path", "")
-    labels = (("probe", series.name), ("path", path))
-    return Series(series.name, PROBE_STUCK, series.name, labels)
+def _key(series: Series) -> tuple[str, str]:
+    return (series.type, series.subject)
+
+
+def _stuck(ask: str) -> Series:
+    """Return the series that says whether a probe hangs."""
+    return Series(_STUCK, ask, ask, (("probe", ask), ("path", ask.partition(":")[2])))
+
+
+def _answer_of(mount: Mount, *, confined: bool) -> Answer:
+    read_only = mount.read_only or (mount.mounted_read_only and not confined)
+    return Answer(mount_name(mount.path), {"read_only": read_only})

@@ -7,10 +7,11 @@ touch a mount point: looking at one is what may hang.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
@@ -27,6 +28,9 @@ _IMAGES: Final = frozenset({"squashfs", "fuse.snapfuse", "iso9660", "udf", "erof
 NOT_STORAGE: Final = _KERNEL | _IMAGES
 """Kernel interfaces, and images that are full from the day they are made."""
 
+Filesystem = tuple[str, str, str]
+"""Device number, device and type: a number alone is given anew once its file system is gone."""
+
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -34,7 +38,7 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 class Mount:
     """One line of mountinfo. ``root`` is the part of the file system that is mounted here.
 
-    ``read_only`` is the file system's own state, not that of this mount of it.
+    ``read_only`` is the file system's own state, ``mounted_read_only`` that of this mount of it.
     """
 
     path: str
@@ -43,6 +47,12 @@ class Mount:
     number: str
     root: str = "/"
     read_only: bool = False
+    mounted_read_only: bool = False
+
+    @property
+    def filesystem(self) -> Filesystem:
+        """Return what stays the same while the file system is mounted, wherever that is."""
+        return (self.number, self.device, self.fstype)
 
 
 def read_mounts() -> list[Mount]:
@@ -55,34 +65,53 @@ def parse_mountinfo(text: str) -> list[Mount]:
     return [mount for mount in map(_parse_line, text.splitlines()) if mount is not None]
 
 
-def choose_mounts(mounts: Iterable[Mount], only: Iterable[str], exclude: Iterable[str]) -> list[Mount]:
+def choose_mounts(
+    mounts: Iterable[Mount],
+    only: Iterable[str],
+    exclude: Iterable[str],
+    held: Mapping[Filesystem, str] = MappingProxyType({}),
+) -> list[Mount]:
     """Return the mounts to measure: each file system once, at its shortest whole mount, by path.
 
-    Left out are kernel interfaces, read-only file systems (they fill no further), overlays but the
-    root (they repeat what lies beneath), and what a later mount at the same place hides. ``only``
-    and ``exclude`` hold mount points or shell patterns; ``exclude`` wins.
+    Left out are kernel interfaces, overlays but the root (they repeat what lies beneath), what a later
+    mount at the same place hides, and file systems that are read-only on purpose (they fill no
+    further). ``only`` and ``exclude`` hold mount points or shell patterns; ``exclude`` wins. ``held``
+    says where each file system was measured so far: one that turned read-only is measured on, and in
+    the same place, whatever else became mounted.
     """
     visible = {mount.path: mount for mount in mounts}
     wanted, unwanted = tuple(only), tuple(exclude)
-    chosen: dict[str, Mount] = {}
+    chosen: dict[Filesystem, Mount] = {}
     for mount in visible.values():
         listed = not wanted or _matches(mount.path, wanted)
-        if not _is_storage(mount) or not listed or _matches(mount.path, unwanted):
+        if not _is_storage(mount, held) or not listed or _matches(mount.path, unwanted):
             continue
-        known = chosen.get(mount.number)
-        if known is None or _rank(mount) < _rank(known):
-            chosen[mount.number] = mount
+        known = chosen.get(mount.filesystem)
+        if known is None or _rank(mount, held) < _rank(known, held):
+            chosen[mount.filesystem] = mount
     return sorted(chosen.values(), key=lambda mount: mount.path)
 
 
-def _is_storage(mount: Mount) -> bool:
-    if mount.fstype in NOT_STORAGE or mount.read_only:
+def is_confined(mounts: Iterable[Mount]) -> bool:
+    """Say whether we see every mount read-only because our own unit is confined (`ProtectSystem=`)."""
+    root = next((mount for mount in mounts if mount.path == "/"), None)
+    return root is not None and root.mounted_read_only and not root.read_only
+
+
+def _is_storage(mount: Mount, held: Mapping[Filesystem, str]) -> bool:
+    if mount.fstype in NOT_STORAGE or (mount.fstype == "overlay" and mount.path != "/"):
         return False
-    return mount.fstype != "overlay" or mount.path == "/"
+    return not mount.read_only or mount.filesystem in held or _has_turned(mount)
 
 
-def _rank(mount: Mount) -> tuple[bool, int, str]:
-    return (mount.root != "/", len(mount.path), mount.path)
+def _has_turned(mount: Mount) -> bool:
+    """Whoever mounts a disk read-only has it in the mount too; the kernel, after an error, does not."""
+    return mount.read_only and not mount.mounted_read_only and mount.device.startswith("/dev/")
+
+
+def _rank(mount: Mount, held: Mapping[Filesystem, str]) -> tuple[bool, bool, int, str]:
+    elsewhere = held.get(mount.filesystem) != mount.path
+    return (elsewhere, mount.root != "/", len(mount.path), mount.path)
 
 
 def _matches(path: str, patterns: tuple[str, ...]) -> bool:
@@ -101,6 +130,7 @@ def _parse_line(line: str) -> Mount | None:
         number=before[2],
         root=_unescape(before[3]),
         read_only="ro" in after[2].split(","),
+        mounted_read_only="ro" in before[5].split(","),
     )
 
 

@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 
 from hermesd.confd import ConfigError, Document
 from hermesd.events import Severity
-from hermesd.sources.settings_base import RESERVED, AbsolutePath, NamedSource, Secret, Settings, SourceName
+from hermesd.sources.settings_base import RESERVED, NamedSource, Secret, Settings, SourceName
+from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 from hermesd.sources.settings_mqtt import MqttSettings, Topic
 from hermesd.sources.settings_webhook import WebhookSettings
 
@@ -34,47 +35,6 @@ __all__ = [
     "WebhookSettings",
     "read_source",
 ]
-
-
-class Level(Settings):
-    """A measure of the whole host. A change below ``min_change`` percentage points is not told."""
-
-    enabled: bool = True
-    min_change: float = Field(default=2.0, ge=0)
-
-
-class Filesystems(Settings):
-    """Which file systems are measured. ``only`` and ``exclude`` are mount points or shell patterns."""
-
-    enabled: bool = True
-    only: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    min_change: float = Field(default=0.1, ge=0)
-
-
-class Folder(Settings):
-    """A folder with a budget: its reading is the percent of ``budget_bytes`` in use, as `du` counts."""
-
-    path: AbsolutePath
-    budget_bytes: int = Field(ge=1)
-    min_change: float = Field(default=0.1, ge=0)
-
-
-class HostSettings(NamedSource):
-    """`kind = "host"`: what this machine measures of itself.
-
-    ``probe_timeout_s`` bounds each single measurement; one that takes longer is ended and told as stuck.
-    """
-
-    kind: Literal["host"]
-    interval_s: float = Field(default=15.0, ge=0.2, le=86_400)
-    refresh_s: float = Field(default=60.0, ge=0.2)
-    probe_timeout_s: float = Field(default=5.0, gt=0, le=600)
-    filesystems: Filesystems = Filesystems()
-    folder: tuple[Folder, ...] = ()
-    memory: Level = Level()
-    swap: Level = Level()
-    load: Level = Level()
 
 
 class Check(Settings):

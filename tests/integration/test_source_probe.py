@@ -16,7 +16,7 @@ from hermesd.sources.base import SourceFailed
 from hermesd.sources.host import HostSource
 from hermesd.sources.mounts import Mount
 from hermesd.sources.probe import Probe
-from hermesd.sources.settings import Filesystems, Folder, HostSettings, Level
+from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 from hermesd.sources.zygote import start_zygote
 
 
@@ -329,3 +329,34 @@ async def test_a_full_disk_is_measured_as_df_measures_it(started, small_disk):
     assert event.labels["path"] == str(small_disk)
     assert event.labels["fstype"] == "tmpfs"
     assert event.value > 80
+
+
+async def test_a_full_disk_that_turns_read_only_stays_full_and_says_both(started, small_disk):
+    (small_disk / "filler").write_bytes(b"x" * 17_500_000)
+    off = Level(enabled=False)
+    settings = HostSettings(
+        kind="host",
+        name="host",
+        refresh_s=0.2,
+        filesystems=Filesystems(only=(str(small_disk),)),
+        memory=off,
+        swap=off,
+        load=off,
+    )
+    told = []
+
+    async def deliver(events):
+        told.append({one.type: (one.status.value, one.value) for one in events})
+
+    source = HostSource(settings, Probe(started()), "web1")
+    await source.round(deliver)
+    output_of("mount", "-o", "remount,ro", small_disk)
+    await asyncio.sleep(0.3)
+    await source.round(deliver)
+    output_of("mount", "-o", "remount,rw", small_disk)
+    await source.round(deliver)
+    full = told[0]["host.filesystem"]
+    assert full[1] > 80
+    assert [one.get("host.read_only") for one in told] == [("reading", 0), ("reading", 1), ("reading", 0)]
+    assert told[1]["host.filesystem"] == full
+    assert "resolved" not in [status for one in told[1:] for status, _value in one.values()]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -5,16 +6,17 @@ import pytest
 from hermesd.events import EventStatus
 from hermesd.sources.base import InboxFull, SourceFailed
 from hermesd.sources.host import HostSource
+from hermesd.sources.measures import SWAP, folder_measure
 from hermesd.sources.mounts import Mount
 from hermesd.sources.probe import Answer
-from hermesd.sources.readings import Reading, Series, Told, bytes_in_words, is_due, read_answer
-from hermesd.sources.settings import Filesystems, Folder, HostSettings, Level
+from hermesd.sources.readings import Reading, Sample, Told, bytes_in_words, is_due
+from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OFF = Level(enabled=False)
 ROOT = Mount("/", "/dev/vda1", "ext4", "254:0")
 SRV = Mount("/srv", "/dev/vdb1", "xfs", "254:16")
-FOLDER = Series("folder:/srv/x", "host.folder", "/srv/x", budget_bytes=1000)
+FOLDER = folder_measure(1000)
 
 
 class Bench:
@@ -55,7 +57,7 @@ class Bench:
         return [(one.type, one.subject, one.status.value, one.value) for one in found]
 
     def readings(self, found):
-        return [one for one in found if one[0] != "host.probe_stuck"]
+        return [one for one in found if one[0] not in {"host.probe_stuck", "host.read_only"}]
 
 
 async def test_a_reading_carries_the_exact_percent_and_the_labels_that_rules_steer_by():
@@ -118,10 +120,10 @@ async def test_a_stuck_probe_fires_once_and_again_each_refresh_and_the_rest_goes
     bench.answers["filesystem:/srv"] = Answer("filesystem:/srv", stuck=True)
     bench.percent["filesystem:/"] = 60.0
     assert await bench.round(59) == [
-        ("host.filesystem", "/", "reading", 60.0),
         ("host.probe_stuck", "filesystem:/srv", "firing", None),
+        ("host.filesystem", "/", "reading", 60.0),
     ]
-    assert await bench.round(1) == []
+    assert "host.probe_stuck" not in [one[0] for one in await bench.round(1)]
     assert ("host.probe_stuck", "filesystem:/srv", "firing", None) in await bench.round()
 
 
@@ -129,7 +131,7 @@ async def test_a_stuck_probe_event_names_the_mount():
     bench = Bench([SRV])
     bench.answers["filesystem:/srv"] = Answer("filesystem:/srv", stuck=True)
     await bench.round()
-    (event,) = bench.delivered
+    (event,) = [one for one in bench.delivered if one.type == "host.probe_stuck"]
     assert event.labels == {"host": "web1", "probe": "filesystem:/srv", "path": "/srv"}
 
 
@@ -155,7 +157,7 @@ async def test_an_unmounted_file_system_is_told_as_resolved_once_and_forgotten()
     bench = Bench([ROOT, SRV])
     await bench.round(1)
     bench.mounted.remove(SRV)
-    assert await bench.round(1) == [("host.filesystem", "/srv", "resolved", None)]
+    assert bench.readings(await bench.round(1)) == [("host.filesystem", "/srv", "resolved", None)]
     assert await bench.round(1) == []
     bench.mounted.append(SRV)
     assert ("host.filesystem", "/srv", "reading", 50.0) in await bench.round(1)
@@ -170,7 +172,7 @@ async def test_file_systems_that_come_and_go_leave_nothing_behind():
         await bench.round(1)
     del bench.mounted[1:]
     await bench.round(1)
-    assert (len(bench.source._told), len(bench.source._known)) == (remembered, 1)
+    assert (len(bench.source._told), len(bench.source._known)) == (remembered, 2)
 
 
 async def test_a_farewell_that_the_inbox_refused_is_said_in_the_next_round():
@@ -180,7 +182,7 @@ async def test_a_farewell_that_the_inbox_refused_is_said_in_the_next_round():
     bench.full = True
     await bench.round(1)
     bench.full = False
-    assert await bench.round(1) == [("host.filesystem", "/srv", "resolved", None)]
+    assert bench.readings(await bench.round(1)) == [("host.filesystem", "/srv", "resolved", None)]
 
 
 async def test_a_measure_that_fails_is_logged_once_a_reason_and_yields_no_reading(caplog):
@@ -189,7 +191,7 @@ async def test_a_measure_that_fails_is_logged_once_a_reason_and_yields_no_readin
     assert bench.readings(await bench.round()) == []
     await bench.round()
     assert [record.getMessage() for record in caplog.records] == [
-        "host: filesystem:/ is not measured: Stale file handle"
+        "host: filesystem of / is not measured: Stale file handle"
     ]
 
 
@@ -218,28 +220,85 @@ async def test_a_folder_is_told_as_percent_of_its_budget():
     assert bench.readings(await bench.round()) == [("host.folder", "/srv/x", "reading", 75.0)]
 
 
+def read(measure, answer):
+    return measure.read(Sample(START, answer.facts), ())
+
+
 def walked(used_bytes, *, complete=True, unreadable=0):
     facts = {"used_bytes": used_bytes, "entries": 7, "unreadable": unreadable, "complete": complete}
     return Answer("folder:/srv/x", facts)
 
 
+def ro(mount, *, by_mount=False):
+    return replace(mount, read_only=True, mounted_read_only=by_mount)
+
+
+async def test_a_file_system_that_turned_read_only_is_no_farewell_and_is_measured_on():
+    """A farewell would end an open incident of a full disk, which is as full as before."""
+    bench = Bench([ROOT, SRV])
+    await bench.round(1)
+    bench.mounted = [ROOT, ro(SRV)]
+    bench.percent["filesystem:/srv"] = 91.0
+    assert await bench.round(1) == [
+        ("host.filesystem", "/srv", "reading", 91.0),
+        ("host.read_only", "/srv", "reading", 1.0),
+    ]
+    bench.mounted = [ROOT, SRV]
+    assert await bench.round(1) == [("host.read_only", "/srv", "reading", 0.0)]
+
+
+async def test_a_file_system_that_a_person_remounted_read_only_is_told_too():
+    bench = Bench([SRV])
+    await bench.round(1)
+    bench.mounted = [ro(SRV, by_mount=True)]
+    assert await bench.round(1) == [("host.read_only", "/srv", "reading", 1.0)]
+
+
+async def test_a_disk_that_the_kernel_made_read_only_before_hermesd_began_is_told():
+    bench = Bench([ro(SRV)])
+    assert ("host.read_only", "/srv", "reading", 1.0) in await bench.round(1)
+
+
+async def test_a_disk_that_was_mounted_read_only_on_purpose_is_not_measured():
+    bench = Bench([ro(SRV, by_mount=True)])
+    assert await bench.round(1) == []
+
+
+async def test_in_a_confined_unit_where_every_mount_is_read_only_only_the_file_systems_own_state_counts():
+    bench = Bench([replace(ROOT, mounted_read_only=True), replace(SRV, mounted_read_only=True)])
+    found = await bench.round(1)
+    assert {one[1:] for one in found if one[0] == "host.read_only"} == {
+        ("/", "reading", 0.0),
+        ("/srv", "reading", 0.0),
+    }
+    bench.mounted[1] = ro(SRV, by_mount=True)
+    assert await bench.round(1) == [("host.read_only", "/srv", "reading", 1.0)]
+
+
+async def test_another_mount_of_the_same_file_system_is_no_farewell_to_the_place_where_it_is_measured():
+    bench = Bench([ROOT, SRV])
+    await bench.round(1)
+    bench.mounted.append(replace(SRV, path="/a"))
+    assert await bench.round(1) == []
+
+
 def test_a_walk_that_was_cut_short_below_its_budget_says_nothing():
-    found = read_answer(FOLDER, walked(900, complete=False))
+    found = read(FOLDER, walked(900, complete=False))
     assert found == "too large to measure: stopped after 7 entries"
 
 
 def test_a_walk_that_was_cut_short_above_its_budget_is_a_lower_bound():
-    found = read_answer(FOLDER, walked(1500, complete=False))
+    found = read(FOLDER, walked(1500, complete=False))
     assert found == Reading(150.0, "at least 1.5 kB of a budget of 1.0 kB in use")
 
 
 def test_folders_that_could_not_be_read_are_mentioned():
-    assert read_answer(FOLDER, walked(500, unreadable=2)).text.endswith("2 folders could not be read")
+    assert read(FOLDER, walked(500, unreadable=2)).text.endswith("2 folders could not be read")
 
 
 def test_a_host_without_swap_has_no_swap_reading():
     facts = {"size_bytes": 0, "used_bytes": 0, "available_bytes": 0, "percent": 0.0}
-    assert read_answer(Series("swap", "host.swap", "swap"), Answer("swap", facts)) is None
+    assert read(SWAP, Answer("swap", facts)) is None
 
 
 def test_a_status_that_changes_is_due_whatever_the_value_does():

@@ -20,6 +20,8 @@ def chosen(mounts, only=(), exclude=()):
 def test_a_line_of_mountinfo_is_read_with_its_optional_fields_and_escapes():
     mounts = {mount.path: mount for mount in parse_mountinfo(TEXT)}
     assert mounts["/"] == Mount("/", "/dev/vda1", "ext4", "254:0")
+    assert not mounts["/mnt/with space"].read_only
+    assert mounts["/mnt/with space"].mounted_read_only
     assert mounts["/data"].root == "/srv/data"
     assert mounts["/mnt/with space"].device == "/dev/sdb1"
 
