@@ -190,7 +190,7 @@ async def _minds(config: Config) -> AsyncIterator[_Minds]:
 
 
 class _Minds:
-    """Who plans for a run: the model where one is configured, then the run's runbook."""
+    """Who plans for a run: the model where one is configured and the runbook lets it, then the runbook."""
 
     def __init__(self, config: Config) -> None:
         self._chat: Any = None
@@ -205,7 +205,8 @@ class _Minds:
 
     def __call__(self, run: Run, config: Config, hear: Hear) -> Sequence[Planner]:
         planners: list[Planner] = []
-        if self._chat is not None:
+        runbook = config.runbooks.get(run.runbook) or config.runbooks.get(_GENERAL_LOOK)
+        if self._chat is not None and (runbook is None or runbook.model):
             from hermesd.agent.model import ModelPlanner  # noqa: PLC0415 - the same
 
             mind = ModelPlanner(
@@ -216,7 +217,6 @@ class _Minds:
                 hear=hear,
             )
             planners.append(mind)
-        runbook = config.runbooks.get(run.runbook) or config.runbooks.get(_GENERAL_LOOK)
         if runbook is not None:
             planners.append(RunbookPlanner(runbook))
         return planners

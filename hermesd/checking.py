@@ -13,6 +13,7 @@ from pathlib import Path
 from hermesd.agent.runbook import check_runbook
 from hermesd.confd import ConfigError
 from hermesd.config import Config, load_config
+from hermesd.control.quarantine import place_faults
 from hermesd.control.settings import Policy, load_policy
 from hermesd.pipeline.replaying import Replay, replay
 from hermesd.state.store import StoreError, reading
@@ -44,6 +45,7 @@ def check_all(layers: Sequence[Path]) -> Report:
         for name, command in sorted(policy.commands.items())
         if command.unusable
     ]
+    notes += [f"note: {fault}" for fault in place_faults(policy)]
     summary = (
         f"{len(config.sources)} sources, {len(config.rules)} rules, {len(config.runbooks)} runbooks, "
         f"{len(policy.commands)} commands: {len(mismatches) or 'no'} faults"

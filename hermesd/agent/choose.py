@@ -21,6 +21,10 @@ _PATH: Final = re.compile(r"(?<![A-Za-z0-9_.:/])/(?:[A-Za-z0-9_.@+-]+/?)*")
 _UNIT: Final = re.compile(
     r"(?<![A-Za-z0-9_.@-])[A-Za-z0-9_@-][A-Za-z0-9_.@-]*\.(?:service|timer|socket|mount)\b"
 )
+_OPERATION: Final = re.compile(
+    r"(?<![A-Za-z0-9_.:-])op-[A-Za-z0-9]"
+    r"(?:[A-Za-z0-9_.:-]{0,94}[A-Za-z0-9])?"
+)
 _NEGATION: Final = re.compile(r"\b(?:never|don'?t|do not)\b|别|不要|不用|不必|勿|禁止", re.IGNORECASE)
 
 _PATH_END: Final = ".-/"
@@ -28,7 +32,7 @@ _PATH_END: Final = ".-/"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A runbook, what the sentence names (``path``, ``unit``: for the briefing's facts), and why."""
+    """A runbook, what the sentence names (``path``, ``unit``, ``operation``: facts for the briefing), why."""
 
     runbook: str
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -58,10 +62,10 @@ def choose_runbook(text: str, runbooks: Iterable[Runbook]) -> Choice | None:
 
 
 def arguments_in(sentence: str) -> dict[str, str]:
-    """Return what the sentence names: the one path and the one unit; two of a kind count as none."""
+    """Return what the sentence names: its one path, unit and operation; two of a kind count as none."""
     paths = {_tidy(found) for found in _PATH.findall(sentence)}
     units = {found[0] for found in _UNIT.finditer(sentence)}
-    named = {"path": paths, "unit": units}
+    named = {"path": paths, "unit": units, "operation": set(_OPERATION.findall(sentence))}
     return {name: next(iter(values)) for name, values in named.items() if len(values) == 1}
 
 

@@ -130,13 +130,15 @@ class Runbook(_File):
 
     ``inputs`` are named values, each a list of candidates of which the first that can be looked up counts.
     ``keywords`` are words of a person's sentence for which this runbook is meant; where the sentence has
-    keywords of several runbooks, the one of the highest ``priority`` is meant.
+    keywords of several runbooks, the one of the highest ``priority`` is meant. Without ``model`` it is
+    followed as it is written: no model plans in its place.
     """
 
     name: Annotated[str, Field(pattern=r"\A(?:[a-z0-9][a-z0-9_-]{0,63})?\z")] = ""
     description: str = Field(default="", max_length=500)
     keywords: Annotated[tuple[Keyword, ...], Listed] = Field(default=(), max_length=64)
     priority: int = Field(default=0, ge=-9, le=9)
+    model: bool = True
     inputs: dict[StepId, Annotated[tuple[JsonValue, ...], Listed]] = Field(default_factory=dict)
     steps: Annotated[tuple[Step, ...], Listed] = Field(min_length=1, max_length=MAX_STEPS)
     report: Report = Report()

@@ -102,7 +102,7 @@ def room(path: str) -> Room | None:
         return None
     try:
         found, system = os.fstat(fd), os.fstatvfs(fd)
-        fault = drop_box_fault(found.st_mode)
+        fault = drop_box_fault(found.st_mode, found.st_uid)
         if not fault and not os.access(f"/proc/self/fd/{fd}", os.W_OK | os.X_OK):
             fault = "may not be written here"
     except OSError:
@@ -117,8 +117,11 @@ def room(path: str) -> Room | None:
     )
 
 
-def drop_box_fault(mode: int) -> str:
-    """Return why a folder of this mode is no place for what others may not read or swap; "" when it is."""
+def drop_box_fault(mode: int, uid: int) -> str:
+    """Return why a folder of this mode and owner is no place to keep something safe in; "" when it is."""
+    writable = [bits for bits in (0o030, 0o003) if mode & bits == bits]
+    if uid == 0 and not writable:
+        return "can be written by root alone, and no command is root: chmod 1733"
     if mode & 0o022 and not mode & stat.S_ISVTX:
         return "can be written by others, who could remove what is kept: chmod 1733"
     return ""

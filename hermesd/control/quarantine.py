@@ -155,5 +155,23 @@ def set_aside(bound: Bound, folder: str, operation: str, most_bytes: int, most_m
     return replace(bound, job=job, profile=profile, shown_argv=shown)
 
 
+def place_faults(policy: Policy) -> list[str]:
+    """Return why what is removed could not be kept, as the host is now; empty when it could."""
+    settings = policy.permissions.quarantine
+    if not settings.folder:
+        return []
+    there = host.room(settings.folder)
+    if there is None:
+        return [f"quarantine.folder: {settings.folder} is no folder here: nothing can be undone"]
+    if there.fault:
+        return [f"quarantine.folder: {settings.folder} {there.fault}"]
+    return [
+        f"quarantine.folder: {settings.folder} shares its file system with {root}: "
+        "what is removed there cannot be undone, since nothing would be freed"
+        for root in policy.permissions.reach.writable_roots
+        if (here := host.room(root)) is not None and here.shares_space_with(there)
+    ]
+
+
 def _rooms(root: str, folder: str) -> tuple[host.Room | None, host.Room | None]:
     return host.room(root), host.room(folder) if folder else None

@@ -24,6 +24,7 @@ from hermesd.ctl.queue import HELP_RELEASE, queue, release_target
 from hermesd.ctl.screen import Line, Tone
 from hermesd.ctl.session import Session
 from hermesd.ctl.silence import silence
+from hermesd.ctl.undo import undo
 from hermesd.ctl.views.fields import text_of
 from hermesd.ctl.views.lists import render_approvals, render_incidents, render_runs
 from hermesd.ctl.views.status import Standing, exit_of_standing, find_problems, render_status, status_document
@@ -131,6 +132,7 @@ def deny(session: Session, operation: str, reason: str) -> Exit:
 
 cli.add_command(queue)
 cli.add_command(silence)
+cli.add_command(undo)
 
 
 @cli.command("release", words=HELP_RELEASE)

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from hermesd.agent.choose import choose_runbook
+from hermesd.agent.choose import arguments_in, choose_runbook
 from hermesd.confd import ConfigError
 from hermesd.config import AgentSettings
 from hermesd.incidents import Run, RunKind, RunStatus
@@ -37,6 +37,8 @@ from hermesd.protocol import Envelope
 from hermesd.sources.base import InboxFull
 
 MAX_WORDS: Final = 1000
+UNDO: Final = "undo"
+"""The runbook that undoes an operation."""
 GONE_SECONDS: Final = 15.0
 """How often a desk that has nothing to tell looks whether its follower is still there."""
 
@@ -89,6 +91,7 @@ class Desk:
         }
         self._steered: dict[str, Steering] = {
             Kind.ASK: self._ask,
+            Kind.UNDO: self._undo,
             Kind.PAUSE: self._pause,
             Kind.RESUME: self._resume,
             Kind.CANCEL: self._cancel,
@@ -115,12 +118,24 @@ class Desk:
         if not words:
             raise RequestError(Code.BAD_REQUEST, "text: something to ask is needed")
         choice = choose_runbook(words, self._kit.config().runbooks.values())
+        return await self._begin(peer, words, choice.runbook if choice else "")
+
+    async def _undo(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        """Start a run that proposes to undo an operation; it is confirmed as any other change."""
+        operation = text_in(payload, "operation")
+        if UNDO not in self._kit.config().runbooks:
+            raise RequestError(Code.NOT_NOW, f"there is no runbook {UNDO}: nothing can be undone here")
+        if arguments_in(operation).get("operation") != operation:
+            raise RequestError(Code.BAD_REQUEST, "operation: an id such as op-run-1.1.0.1 is needed")
+        return await self._begin(peer, f"undo {operation}", UNDO)
+
+    async def _begin(self, peer: Peer, words: str, runbook: str) -> dict[str, Any]:
         run = Run(
             task_id=new_task_id(),
             kind=RunKind.PERSON,
             goal=words,
             created_at=self._kit.now(),
-            runbook=choice.runbook if choice else "",
+            runbook=runbook,
             asked_by=_who(peer),
         )
         await self._kit.audit.record(

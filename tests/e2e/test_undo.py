@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import sqlite3
 import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -230,3 +232,53 @@ def over(pair):
     ledger = pair.folder / "executor" / "state" / "ledger.sqlite3"
     with contextlib.closing(sqlite3.connect(ledger)) as db, db:
         db.execute("UPDATE kept SET record = json_set(record, '$.until', '2001-01-01T00:00:00Z')")
+
+
+async def hermesctl(pair, *arguments, expected=0):
+    """Run the real hermesctl against the pair's sockets; what it printed."""
+    sockets = ("--control-socket", f"{pair.folder}/agent/control.sock")
+    sockets += ("--operator-socket", f"{pair.folder}/executor/operator.sock")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hermesd.ctl", *sockets, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output = (await process.communicate())[0].decode()
+    assert process.returncode == expected, output
+    return output
+
+
+async def test_a_person_lists_what_can_be_undone_asks_for_it_and_confirms_it_like_any_change(
+    pair, quarantine, as_agent
+):
+    await pair.start()
+    assert "nothing can be undone" in await hermesctl(pair, "undo")
+    before = lay(pair)
+    await remove(pair, as_agent)
+    listed = await hermesctl(pair, "undo")
+    assert "op-t1.1.0.1  in 2 d 23 h" in listed
+    assert str(pair.data) in listed
+    assert "期限" in await hermesctl(pair, "--lang", "zh", "undo")
+    started = json.loads(await hermesctl(pair, "--json", "undo", "op-t1.1.0.1", "--no-wait"))
+    waiting = await pair.pending()
+    assert (waiting["command"], waiting["task_id"]) == ("fs:restore", started["task_id"])
+    assert now_in(pair) == {}
+    answer = await pair.approve(waiting["id"])
+    assert answer["outcome"] == "succeeded", answer
+    assert now_in(pair) == before
+    (run,) = await pair.ended_runs()
+    assert (run["kind"], run["outcome"]) == ("person", "answered")
+    told = await hermesctl(pair, "follow", started["task_id"])
+    assert "5 files put back, 45.0 kB; 0 skipped, 0 still kept." in told
+    again = await hermesctl(pair, "undo", "op-t1.1.0.1", expected=5)
+    assert "nothing is kept of op-t1.1.0.1" in again
+
+
+async def test_a_sentence_that_asks_for_an_undo_gets_one_proposed(pair, quarantine, as_agent):
+    await pair.start()
+    before = lay(pair)
+    await remove(pair, as_agent)
+    await pair.agent("ask", text="请撤销 op-t1.1.0.1")
+    await pair.approve((await pair.pending())["id"])
+    await pair.ended_runs()
+    assert now_in(pair) == before

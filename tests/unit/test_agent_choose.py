@@ -67,6 +67,12 @@ def test_not_every_stroke_is_a_path(sentence):
     assert "path" not in arguments_in(sentence)
 
 
+def test_an_operation_is_named_by_its_whole_id():
+    assert arguments_in("undo op-run-1f.2.0.1, please") == {"operation": "op-run-1f.2.0.1"}
+    assert arguments_in("撤销 op-run-1f.2.0.1。") == {"operation": "op-run-1f.2.0.1"}
+    assert arguments_in("undo op-a.1 or op-b.1, and stop-gap or co-op-1") == {}
+
+
 def test_the_root_is_a_path():
     assert arguments_in("how full is / now") == {"path": "/"}
 

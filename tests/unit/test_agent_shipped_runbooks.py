@@ -236,3 +236,13 @@ def test_a_general_look_takes_one_round(catalogue):
     asked, finish = play("inspect", catalogue)
     assert len(asked) == 4
     assert "Load: 0.5 over 1 min" in finish.report
+
+
+def test_an_undo_names_its_operation_or_asks_which_and_no_model_plans_it(catalogue):
+    asked, finish = play("undo", catalogue, goal="undo op-run-9794f56d89f8.2.0.1.")
+    assert asked == [("fs:restore", {"operation": "op-run-9794f56d89f8.2.0.1"})]
+    asked, finish = play("undo", catalogue, goal="please undo that")
+    assert asked == []
+    assert "Which operation?" in finish.report
+    assert not RUNBOOKS["undo"].model
+    assert all(runbook.model for name, runbook in RUNBOOKS.items() if name != "undo")

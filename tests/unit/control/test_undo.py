@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from hermesd.checking import check_all
 from hermesd.confd import ConfigError
 from hermesd.control import host
 from hermesd.control.binding import Bound, bind
@@ -212,3 +213,42 @@ async def test_what_cannot_be_removed_stays_known_and_counts(house, spare):
         await gate.quarantine._keep(kept)
         await gate.expire()
         assert gate.quarantine.all() == [kept]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "words"),
+    [
+        (0o1733, 0, ""),
+        (0o1730, 0, ""),
+        (0o700, 64802, ""),
+        (0o733, 0, "chmod 1733"),
+        (0o777, 64802, "chmod 1733"),
+        (0o755, 0, "root alone"),
+        (0o700, 0, "root alone"),
+        (0o1711, 0, "root alone"),
+    ],
+)
+def test_a_folder_where_nothing_is_safe_or_nobody_may_write_is_no_quarantine(mode, uid, words):
+    fault = host.drop_box_fault(mode, uid)
+    assert words in fault
+    assert bool(fault) == bool(words)
+
+
+def test_the_check_says_what_is_wrong_with_the_place_beforehand(house, tmp_path):
+    layers = house.layers
+    overlay = layers[-1] / "permissions.toml"
+    text = overlay.read_text()
+    for name, mode, words in (
+        ("missing", None, "is no folder here"),
+        ("open", 0o777, "can be written by others"),
+        ("beside", 0o1733, f"shares its file system with {house.data}"),
+    ):
+        folder = tmp_path / name
+        if mode is not None:
+            folder.mkdir()
+            folder.chmod(mode)
+        overlay.write_text(f'{text}[quarantine]\nfolder = "{folder}"\n')
+        notes = [line for line in check_all(layers).lines if line.startswith("note: quarantine.folder: ")]
+        assert len(notes) == 1, notes
+        assert str(folder) in notes[0]
+        assert words in notes[0]
