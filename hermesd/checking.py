@@ -6,18 +6,25 @@ a command which the catalogue lacks is found before an incident finds it. It mus
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from hermesd.agent.runbook import check_runbook
 from hermesd.confd import ConfigError
 from hermesd.config import Config, load_config
 from hermesd.control.quarantine import place_faults
+from hermesd.control.sandbox.auto import choose
 from hermesd.control.settings import Policy, load_policy
+from hermesd.control.toolbox import Toolbox
 from hermesd.pipeline.replaying import Replay, replay
 from hermesd.state.store import StoreError, reading
 from hermesd.telemetry import visible
+
+_NOBODY: Final = (65534, 65534)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +42,20 @@ def check_all(layers: Sequence[Path]) -> Report:
     faults = sorted({*faults, *more})
     if config is None or policy is None:
         return Report((*faults, f"{len(faults)} faults: nothing would start"), len(faults))
+    policy, wrong, unread = _with_tools(policy)
     mismatches = [
         f"runbook {name}: {fault}"
         for name, runbook in sorted(config.runbooks.items())
         for fault in check_runbook(runbook, policy.view())
     ]
+    mismatches = [*wrong, *mismatches]
     notes = [
-        f"note: {name} cannot be used on this host: {command.unusable}"
-        for name, command in sorted(policy.commands.items())
-        if command.unusable
+        *unread,
+        *(
+            f"note: {name} cannot be used on this host: {command.unusable}"
+            for name, command in sorted(policy.commands.items())
+            if command.unusable
+        ),
     ]
     notes += [f"note: {fault}" for fault in place_faults(policy)]
     summary = (
@@ -51,6 +63,31 @@ def check_all(layers: Sequence[Path]) -> Report:
         f"{len(policy.commands)} commands: {len(mismatches) or 'no'} faults"
     )
     return Report((*mismatches, *notes, summary), len(mismatches))
+
+
+def _with_tools(policy: Policy) -> tuple[Policy, list[str], list[str]]:
+    """Return the policy with its tools, as a container read them, the faults, and what was not read."""
+    if not policy.tool_files:
+        return policy, [], []
+    settings = policy.settings
+
+    async def read() -> tuple[Policy, str]:
+        choice = await choose(
+            settings.sandbox,
+            docker_sockets=settings.docker_sockets,
+            run_as=_NOBODY if os.geteuid() == 0 else None,
+        )
+        done = await Toolbox().complete(policy, choice.sandbox)
+        if choice.sandbox is not None:
+            await choice.sandbox.close()
+        return done.policy, choice.self_test.reason
+
+    done, reason = asyncio.run(read())
+    notes = [
+        f"note: {file.path}: it parses; what it registers was not read, for want of a sandbox: {reason}"
+        for file in done.unread
+    ]
+    return done, sorted(done.tool_faults), notes
 
 
 def check_against_recent(layers: Sequence[Path], limit: int) -> Report:

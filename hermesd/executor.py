@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Final
 
 from hermesd.audit import AuditError, AuditLog, open_log
+from hermesd.confd import ConfigError
 from hermesd.control.artifacts import FOLDER, Artifacts
 from hermesd.control.gate import Gate
 from hermesd.control.ledger import Ledger, LedgerError
@@ -30,6 +31,7 @@ from hermesd.control.sandbox.base import Sandbox, SandboxError, SelfTest
 from hermesd.control.sandbox.pool import Pool
 from hermesd.control.server import AgentDesk, Engines, OperatorDesk, is_agent, may_operate
 from hermesd.control.settings import load_policy
+from hermesd.control.toolbox import Toolbox
 from hermesd.ipc.server import SocketServer
 from hermesd.lifecycle import Lifecycle
 from hermesd.telemetry import Metrics, configure_logging
@@ -49,11 +51,12 @@ _EXPIRE_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class _Found:
-    """What the last look for a sandbox found."""
+    """What the last look for a sandbox found, and what was read in it of the operators' tools."""
 
     engines: Engines = field(
         default_factory=lambda: Engines({}, SelfTest(usable=False, reason="the self-test has not run yet"))
     )
+    toolbox: Toolbox = field(default_factory=Toolbox)
 
 
 async def serve(layers: Sequence[Path]) -> None:
@@ -82,7 +85,10 @@ async def serve(layers: Sequence[Path]) -> None:
         await life.enter("operator socket", _operator_socket(gate, people, audit))
 
         async def reload() -> str:
-            gate.policy = await asyncio.to_thread(load_policy, layers)
+            read = await found.toolbox.complete(await asyncio.to_thread(load_policy, layers), gate.sandbox)
+            if read.faults:
+                raise ConfigError(read.faults)
+            gate.policy = read.policy
             await audit.record("policy.loaded", policy=gate.policy.version)
             return f"policy {gate.policy.version}, {len(gate.policy.commands)} commands"
 
@@ -158,6 +164,17 @@ async def _look(gate: Gate, found: _Found, audit: AuditLog, wanted: str = "") ->
     await audit.record(
         "sandbox.chosen", sandbox=choice.sandbox.name, degraded=list(choice.self_test.degraded), reaped=reaped
     )
+    if gate.policy.unread:
+        await _read_tools(gate, found.toolbox, audit)
+
+
+async def _read_tools(gate: Gate, toolbox: Toolbox, audit: AuditLog) -> None:
+    """Add to the catalogue what operators' files register. One that is wrong takes no other down."""
+    read = await toolbox.complete(gate.policy, gate.sandbox)
+    gate.policy = read.policy
+    for fault in read.faults:
+        log.error("%s", fault)
+    await audit.record("tools.read", policy=gate.policy.version, faults=[str(fault) for fault in read.faults])
 
 
 async def _reaped(sandbox: Sandbox) -> int:

@@ -75,6 +75,7 @@ class Bound:
         facts = {
             "command": self.command.name,
             "identity": self.command.identity,
+            "code": self.command.code.digest if self.command.code else "",
             "argv": self.shown_argv,
             "mounts": [[mount.root, mount.mode] for mount in self.profile.mounts],
             **more,
@@ -206,7 +207,7 @@ def _assemble(
         mounts.setdefault(root, Mount(root, "ro"))
     job = Job(
         argv=(
-            *((spec.executable.encode(),) if spec.executable else ()),
+            *command.leading(),
             *(_element(element, spec.args, values, index) for element in spec.argv),
         ),
         paths=tuple(paths),
@@ -227,7 +228,7 @@ def _assemble(
         file_mb=spec.sandbox.file_mb,
     )
     shown = (
-        spec.executable or f"hermesd:{spec.tool}",
+        command.program,
         *(_shown(part, spec.args, values) for part in spec.argv),
     )
     if spec.ticket:

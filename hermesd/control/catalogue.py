@@ -21,10 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document
 from hermesd.control.redlines import BUS_SOCKET, file_fault, folder_fault, literal_fault, program_fault
+from hermesd.control.toolfiles import ToolFile
 from hermesd.control.values import Argument, is_required, value_fault
 from hermesd.protocol import CommandInfo, Effect, Permission
 
 TOOLS_FOLDER: Final = Path(__file__).parent / "tools"
+RUNNER: Final = "registered"
+"""The one of our tools that runs what operators' files register; no definition of theirs names it."""
+
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
@@ -111,18 +115,41 @@ class CommandSpec(_Part):
 class Command:
     """A command as the gate uses it: its file, its limit, and whether its program can be used here.
 
-    ``identity`` pins the program by (device, inode, size, mtime in ns) as it was at load.
+    ``identity`` pins the program by (device, inode, size, mtime in ns) as it was at load. ``code`` is the
+    operator's file whose function is called, with the bytes that containers are given.
     """
 
     spec: CommandSpec
     timeout_ms: int
     identity: tuple[int, int, int, int]
     unusable: str = ""
+    code: ToolFile | None = None
 
     @property
     def name(self) -> str:
         """The name that requests use."""
         return self.spec.name
+
+    @property
+    def program(self) -> str:
+        """What runs, as people are shown it."""
+        return str(self.code.path) if self.code else self.spec.executable or f"hermesd:{self.spec.tool}"
+
+    def leading(self) -> tuple[bytes, ...]:
+        """Return what stands before the arguments: the program, or the source whose function is called."""
+        if self.code is not None:
+            return b"call", self.code.shown_as.encode(), self.code.source, self.name.encode()
+        return (self.spec.executable.encode(),) if self.spec.executable else ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares the world with what a person confirmed, before its first effect."""
+        return self.spec.output.parser == "gain" or (self.code is not None and self.spec.needs_person)
+
+    def changed(self) -> bool:
+        """Say whether the program is another one now than when the policy was read."""
+        now = self.code.identity_now() if self.code else identify(self.spec)[0]
+        return now != self.identity
 
     def info(self) -> CommandInfo:
         """Return what a planner may know."""
@@ -150,17 +177,26 @@ class Command:
         )
 
 
-def read_command(file: Document, stages: StageBudgets, protected: tuple[str, ...]) -> Command:
-    """Return the file's command. Raise ConfigError with file, line and reason of every fault."""
+def read_command(
+    file: Document, stages: StageBudgets, protected: tuple[str, ...], code: ToolFile | None = None
+) -> Command:
+    """Return the command of a definition; ``code`` is the operator's file that gave it.
+
+    Raise ConfigError with file, line and reason of every fault.
+    """
     spec = file.read(CommandSpec)
     faults = [file.fault(where, reason) for where, reason in _faults(spec, protected)]
+    if spec.tool == RUNNER and code is None:
+        faults.append(
+            file.fault(("tool",), f"tool: {RUNNER} runs what files of tools.d/ register, and they alone")
+        )
     if faults:
         raise ConfigError(faults)
-    identity, unusable = identify(spec)
+    identity, unusable = (code.identity, _lacking(spec.sandbox)) if code else identify(spec)
     if unusable.startswith("!"):
         raise ConfigError([file.fault(("executable",), unusable[1:])])
     default = stages.execute_read_ms if spec.effect is Effect.READ else stages.execute_change_ms
-    return Command(spec, spec.timeout_ms or default, identity, unusable)
+    return Command(spec, spec.timeout_ms or default, identity, unusable, code)
 
 
 def _faults(spec: CommandSpec, protected: tuple[str, ...]) -> list[tuple[tuple[str | int, ...], str]]:

@@ -21,7 +21,6 @@ from hermesd.clocks import StageClock, StageMark, StageTimeout
 from hermesd.control import host
 from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
-from hermesd.control.catalogue import identify
 from hermesd.control.ledger import Ledger, Operation, OperationStatus
 from hermesd.control.outcome import Stopped, verdict_of
 from hermesd.control.output import read_output
@@ -235,7 +234,7 @@ class Flight:
         sandbox = self._cockpit.sandbox
         assert sandbox is not None  # noqa: S101 - _validate stopped without one
         stages = self._cockpit.policy.stages
-        if identify(bound.command.spec)[0] != bound.command.identity:
+        if bound.command.changed():
             reason = f"the program behind {bound.command.name} changed since the policy was read; reload it"
             raise Stopped(ResultStatus.REFUSED, reason)
         async with self._cockpit.places:

@@ -44,9 +44,10 @@ def verdict_of(bound: Bound, ended: Ended) -> tuple[ResultStatus, str]:
         return ResultStatus.TIMED_OUT, f"{words}; part of it may have happened" if doubt else words
     if ended.exit_status in bound.command.spec.output.ok_exits:
         return ResultStatus.SUCCEEDED, ""
-    if bound.command.spec.output.parser == "gain" and ended.exit_status == WORLD_DIFFERS:
+    if ended.exit_status == WORLD_DIFFERS and bound.command.compares:
         text = first_line(ended.stderr) or "the files are not what was shown"
-        return ResultStatus.PLAN_CHANGED, f"nothing was removed: {text}"
+        word = "done" if bound.command.code else "removed"
+        return ResultStatus.PLAN_CHANGED, f"nothing was {word}: {text}"
     if ended.truncated and bound.command.spec.effect is Effect.READ:
         return ResultStatus.SUCCEEDED, "its output was cut"
     words = first_line(ended.stderr) or first_line(ended.stdout)

@@ -178,6 +178,8 @@ class OperatorDesk:
             "engines": engines.reasons,
             "policy_version": self._gate.policy.version,
             "commands": len(self._gate.policy.commands),
+            "tools_unread": [file.shown_as for file in self._gate.policy.unread],
+            "tool_faults": list(self._gate.policy.tool_faults),
             "pending": len(await self._gate.pending()),
             "tickets": len(await self._gate.queue()),
             "takeovers": [item.target for item in await self._gate.takeovers()],

@@ -20,8 +20,9 @@ from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import beneath, normal_path_fault, overlap
+from hermesd.control.toolfiles import ToolFile, read_tool_files
 from hermesd.control.undo import QuarantineSettings
-from hermesd.protocol import CatalogueView, RunKind
+from hermesd.protocol import CatalogueView, Effect, RunKind
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -108,10 +109,26 @@ class Permissions(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A name that only an operator's tool can still bring; ``reads``: it is asked for as a preview."""
+
+    name: str
+    reads: bool
+    fault: Fault
+
+    def brought_by(self, commands: Mapping[str, Command]) -> bool:
+        """Say whether it is there, as what it is asked for."""
+        command = commands.get(self.name)
+        return command is not None and (command.spec.effect is Effect.READ or not self.reads)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All that the gate decides by. ``version`` names this content; tokens are bound to it.
 
     ``protected`` are the folders of hermesd's own state and the quarantine, which no command may name.
+    ``tool_files`` are operators' Python files, whose commands `toolbox` adds once a container has read them:
+    those of ``unread`` are not read yet, ``tool_faults`` says what is wrong with the others.
     """
 
     version: str
@@ -120,6 +137,10 @@ class Policy:
     permissions: Permissions
     commands: Mapping[str, Command]
     protected: tuple[str, ...] = ()
+    tool_files: tuple[ToolFile, ...] = ()
+    unread: tuple[ToolFile, ...] = ()
+    tool_faults: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     def view(
         self, sandbox: str = "", sandbox_reason: str = "", degraded: tuple[str, ...] = ()
@@ -151,15 +172,34 @@ def load_policy(layers: Sequence[Path]) -> Policy:
     quarantine = permissions.quarantine.folder
     protected = (*own, quarantine) if quarantine else own
     files = _folder(layers, "commands", faults)
-    commands = _commands(files, stages, protected, faults)
+    tools = read_tool_files(layers, faults)
+    missing: list[Missing] = []
+    commands = _commands(files, stages, protected, faults, missing)
+    if not tools:
+        faults += [one.fault for one in missing]
     if faults:
         raise ConfigError(faults[:_MAX_RELOAD_FAULTS])
     texts = [text for file in (daemon, permissions_file, *files) if file for _path, text in file.texts]
-    return Policy(_version(texts), settings, stages, permissions, commands, protected)
+    texts += [f"{file.path.name}\0{file.digest}" for file in tools]
+    return Policy(
+        _version(texts),
+        settings,
+        stages,
+        permissions,
+        commands,
+        protected,
+        tool_files=tools,
+        unread=tools,
+        missing=tuple(missing),
+    )
 
 
 def _commands(
-    files: list[Document], stages: StageBudgets, protected: tuple[str, ...], faults: list[Fault]
+    files: list[Document],
+    stages: StageBudgets,
+    protected: tuple[str, ...],
+    faults: list[Fault],
+    missing: list[Missing],
 ) -> dict[str, Command]:
     commands: dict[str, Command] = {}
     origin: dict[str, Document] = {}
@@ -179,13 +219,18 @@ def _commands(
         preview = commands.get(command.spec.preview) if command.spec.preview else None
         if command.spec.preview and (preview is None or preview.spec.effect != "read"):
             reason = f"preview: {command.spec.preview} is not a command of the catalogue that only reads"
-            faults.append(origin[name].fault(("preview",), reason))
+            fault = origin[name].fault(("preview",), reason)
+            if preview is None:
+                missing.append(Missing(command.spec.preview, reads=True, fault=fault))
+            else:
+                faults.append(fault)
         if command.spec.undo and command.spec.undo not in commands:
-            faults.append(origin[name].fault(("undo",), f"undo: there is no command {command.spec.undo}"))
+            fault = origin[name].fault(("undo",), f"undo: there is no command {command.spec.undo}")
+            missing.append(Missing(command.spec.undo, reads=False, fault=fault))
         if command.spec.fallback and command.spec.fallback not in commands:
-            faults.append(
-                origin[name].fault(("fallback",), f"fallback: there is no command {command.spec.fallback}")
-            )
+            reason = f"fallback: there is no command {command.spec.fallback}"
+            fault = origin[name].fault(("fallback",), reason)
+            missing.append(Missing(command.spec.fallback, reads=False, fault=fault))
     return commands
 
 

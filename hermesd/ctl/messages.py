@@ -224,6 +224,7 @@ WARN_PAUSED: Final = Text(
 WARN_DEGRADED: Final = Text(
     "the sandbox keeps fewer promises than it could, see below", "沙箱未能提供全部保障，见下"
 )
+WARN_TOOL: Final = Text("a tool's file is left out: {fault}", "工具文件未被采用：{fault}")
 WARN_MODEL: Final = Text("the model does not answer as it should: {model}", "模型应答异常：{model}")
 WARN_POLICY: Final = Text(
     "the daemon and the executor have read different policies ({agent}, {executor})",

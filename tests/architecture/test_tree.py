@@ -34,6 +34,8 @@ BROAD = {
     "control/gate.py": "the border of a request: a flight's fault is that request's result",
     "control/sandbox/engine.py": "the engine's package raises whatever its transport does",
     "control/sandbox/stub.py": "nothing may fall back into the stub's own code after the fork",
+    "control/tools/hermesd_tools.py": "a hint of an operator's function is code, and may raise anything",
+    "control/tools/registered.py": "whatever an operator's file raises is that file's fault, or that call's",
     "ctl/border.py": "the border of a person's command",
     "ipc/server.py": "the border of a request",
     "lifecycle.py": "the border of a reload",

@@ -81,7 +81,8 @@ def _executor_problems(executor: dict[str, Any], say: Speech) -> list[Problem]:
         found.append(Problem("no_sandbox", say(m.BAD_SANDBOX, reason=reason), engines))
     if texts_of(executor, "degraded"):
         found.append(Problem("degraded", say(m.WARN_DEGRADED), warning=True))
-    return found
+    faults = texts_of(executor, "tool_faults")
+    return found + [Problem("tool", say(m.WARN_TOOL, fault=fault), warning=True) for fault in faults]
 
 
 def _daemon_problems(daemon: dict[str, Any], standing: Standing, say: Speech) -> list[Problem]:
