@@ -1,6 +1,6 @@
 """What can be measured of the host, one name at a time, in a process that may hang and be killed.
 
-A name is `memory`, `swap`, `load`, `filesystem:PATH` or `folder:PATH`; the answer is plain numbers.
+A name is one of `WHOLE`, `filesystem:PATH` or `folder:PATH`; the answer is plain numbers and words.
 Everything here may block for ever (a dead NFS server, a broken disk), so it must never be called in
 the agent's own process.
 """
@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from typing import Final
 
-Facts = dict[str, float | int | bool]
+from hermesd.sources import kernel
+
+Facts = dict[str, float | int | bool | str]
 
 FOLDER_ENTRIES: Final = 500_000
 """A walk that met so many entries stops: its sum is then a lower bound (``complete`` is false)."""
@@ -36,26 +39,24 @@ def measure(name: str, seconds: float) -> Facts:
         return filesystem(path)
     if kind == "folder":
         return folder(path, seconds * FOLDER_SHARE)
-    if kind == "memory":
-        return memory()
-    if kind == "swap":
-        return swap()
-    if kind == "load":
-        return load()
+    if name in WHOLE:
+        return WHOLE[name]()
     raise ValueError("there is no such measure")
 
 
 def filesystem(path: str) -> Facts:
-    """Return size, used and available bytes, and the percent in use.
+    """Return size, used and available bytes, the percent in use, and the inodes.
 
     The percent is what `df` rounds up to whole numbers: used / (used + available to users). A path
     that is not a folder, or a file system without blocks, has a size of 0.
     """
     if not stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116 - pathlib costs an import in every worker
-        return {"size_bytes": 0, "used_bytes": 0, "available_bytes": 0, "percent": 0.0}
+        return {"size_bytes": 0, "used_bytes": 0, "available_bytes": 0, "percent": 0.0, "inodes": 0}
     found = os.statvfs(path)
     used, available = found.f_blocks - found.f_bfree, found.f_bavail
     return {
+        "inodes": found.f_files,
+        "inodes_free": found.f_favail,
         "size_bytes": found.f_blocks * found.f_frsize,
         "used_bytes": used * found.f_frsize,
         "available_bytes": available * found.f_frsize,
@@ -173,3 +174,18 @@ def load() -> Facts:
         "processors": processors,
         "percent": 100.0 * one / processors,
     }
+
+
+WHOLE: Final[dict[str, Callable[[], Facts]]] = {
+    "memory": memory,
+    "swap": swap,
+    "load": load,
+    "cpu": kernel.cpu,
+    "pressure": kernel.pressure,
+    "descriptors": kernel.descriptors,
+    "zombies": kernel.zombies,
+    "oom": kernel.oom,
+    "temperature": kernel.temperature,
+    "clock": kernel.clock,
+}
+"""The names that stand for the whole host."""

@@ -20,7 +20,7 @@ from hermesd.events import Event, EventStatus
 from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, SourceFailed, utc_now
 from hermesd.sources.mounts import Filesystem, Mount, choose_mounts, is_confined, read_mounts
 from hermesd.sources.probe import Answer, Probe
-from hermesd.sources.readings import PROBE_STUCK, Measure, Reading, Sample, Series, Told, is_due
+from hermesd.sources.readings import PROBE_STUCK, Measure, Reading, Sample, Series, Told, is_due, keep
 from hermesd.sources.series import mount_name, series_of
 from hermesd.sources.settings_host import HostSettings
 
@@ -59,6 +59,7 @@ class HostSource:
         self._known: dict[tuple[str, str], Series] = {}
         self._asked: set[str] = set()
         self._faults: dict[tuple[str, str], str] = {}
+        self._past: dict[tuple[str, str], tuple[Sample, ...]] = {}
         self._held: dict[Filesystem, str] = {}
 
     async def run(self, deliver: Deliver) -> None:
@@ -133,7 +134,11 @@ class HostSource:
     def _found(self, series: Series, answer: Answer, now: datetime) -> Reading | str | None:
         if answer.stuck or answer.error:
             return answer.error or "no answer in time"
-        return series.measure.read(Sample(now, answer.facts), ())
+        measure, sample = series.measure, Sample(now, answer.facts)
+        earlier = self._past.get(_key(series), ())
+        if measure.keep_s:
+            self._past[_key(series)] = keep(earlier, sample, measure.keep_s, measure.every_s)
+        return measure.read(sample, earlier)
 
     def _stuck_event(self, answer: Answer, now: datetime) -> Iterator[Event]:
         stuck, name = _stuck(answer.name), answer.name
@@ -159,6 +164,7 @@ class HostSource:
         for series in gone:
             del self._known[_key(series)]
             self._faults.pop(_key(series), None)
+            self._past.pop(_key(series), None)
             self._told.pop(_key(series), None)
         for ask in silent:
             self._told.pop(_key(_stuck(ask)), None)

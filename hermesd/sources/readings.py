@@ -45,11 +45,16 @@ Returns the reading, or why there is none, or None where there is nothing to mea
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One kind of reading: the type of its events, the unit of their value, how a sample is read."""
+    """One kind of reading: the type of its events, the unit of their value, how a sample is read.
+
+    With ``keep_s`` it is read beside earlier samples: the last one, and those not older, ``every_s`` apart.
+    """
 
     type: str
     unit: str
     read: Read
+    keep_s: float = 0.0
+    every_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,17 @@ class Told:
     at: datetime
     status: EventStatus
     value: float | None = None
+
+
+def keep(samples: Sequence[Sample], newest: Sample, keep_s: float, every_s: float) -> tuple[Sample, ...]:
+    """Return what is kept for the samples to come: those not older than ``keep_s``, and the newest.
+
+    The newest takes the last one's place when that lies nearer than ``every_s`` to the one before it.
+    """
+    kept = [one for one in samples if newest.at - one.at <= timedelta(seconds=keep_s)]
+    if len(kept) > 1 and kept[-1].at - kept[-2].at < timedelta(seconds=every_s):
+        kept.pop()
+    return (*kept, newest)
 
 
 def is_due(

@@ -6,11 +6,20 @@ This module must never look at the host, and never know how a sample is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from hermesd.sources import measures
 from hermesd.sources.mounts import Mount
 from hermesd.sources.readings import Series
 from hermesd.sources.settings_host import HostSettings
+
+_STALLS: Final = (
+    ("cpu", "some"),
+    ("memory", "some"),
+    ("memory", "full"),
+    ("io", "some"),
+    ("io", "full"),
+)
 
 
 def series_of(settings: HostSettings, mounts: Sequence[Mount]) -> list[Series]:
@@ -24,23 +33,36 @@ def mount_name(path: str) -> str:
 
 
 def _of_the_host(settings: HostSettings) -> Iterator[Series]:
-    levels = (
-        (settings.memory, measures.MEMORY),
-        (settings.swap, measures.SWAP),
-        (settings.load, measures.LOAD),
-    )
-    for level, measure in levels:
+    for level, ask, measure in (
+        (settings.memory, "memory", measures.MEMORY),
+        (settings.swap, "swap", measures.SWAP),
+        (settings.load, "load", measures.LOAD),
+        (settings.cpu, "cpu", measures.CPU),
+        (settings.descriptors, "descriptors", measures.DESCRIPTORS),
+        (settings.zombies, "zombies", measures.ZOMBIES),
+        (settings.oom, "oom", measures.OOM),
+        (settings.temperature, "temperature", measures.TEMPERATURE),
+        (settings.clock, "clock", measures.CLOCK_OFFSET),
+        (settings.clock, "clock", measures.CLOCK_ERROR),
+    ):
         if level.enabled:
-            name = measure.type.partition(".")[2]
-            yield Series(measure, name, name, min_change=level.min_change)
+            subject = measure.type.partition(".")[2]
+            yield Series(measure, ask, subject, min_change=level.min_change)
+    if settings.pressure.enabled:
+        for resource, stall in _STALLS:
+            measure = measures.pressure_measure(resource, stall)
+            labels = (("resource", resource), ("stall", stall))
+            change = settings.pressure.min_change
+            yield Series(measure, "pressure", f"{resource} {stall}", labels, change)
 
 
 def _of_mounts(settings: HostSettings, mounts: Sequence[Mount]) -> Iterator[Series]:
-    chosen = settings.filesystems
     for mount in mounts:
-        path = _clean(mount.path)
+        path, ask = _clean(mount.path), f"filesystem:{mount.path}"
         labels = (("path", path), ("device", _clean(mount.device)), ("fstype", mount.fstype))
-        yield Series(measures.FILESYSTEM, f"filesystem:{mount.path}", path, labels, chosen.min_change)
+        yield Series(measures.FILESYSTEM, ask, path, labels, settings.filesystems.min_change)
+        if settings.inodes.enabled:
+            yield Series(measures.INODES, ask, path, labels, settings.inodes.min_change)
         yield Series(measures.READ_ONLY, mount_name(mount.path), path, labels)
 
 

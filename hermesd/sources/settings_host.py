@@ -13,7 +13,7 @@ from hermesd.sources.settings_base import AbsolutePath, NamedSource, Settings
 
 
 class Level(Settings):
-    """A measure of the whole host. A change below ``min_change`` percentage points is not told."""
+    """A measure of the host. A change below ``min_change``, in the measure's unit, waits for the refresh."""
 
     enabled: bool = True
     min_change: float = Field(default=2.0, ge=0)
@@ -51,3 +51,11 @@ class HostSettings(NamedSource):
     memory: Level = Level()
     swap: Level = Level()
     load: Level = Level()
+    inodes: Level = Level(min_change=0.5)
+    cpu: Level = Level(min_change=5.0)
+    pressure: Level = Level()
+    descriptors: Level = Level()
+    zombies: Level = Level(enabled=False, min_change=1.0)
+    oom: Level = Level(min_change=1.0)
+    temperature: Level = Level()
+    clock: Level = Level(enabled=False, min_change=0.05)

@@ -21,7 +21,7 @@ HOMES = {
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
     "jmespath": {"sources/mapping.py"},
     "paho": {"sources/mqtt.py"},
-    "psutil": {"sources/facts.py", "sources/mounts.py", "sources/probe.py", "sources/zygote.py"},
+    "psutil": {"sources/facts.py", "sources/kernel.py"},
     "requests": {"control/sandbox/engine.py"},
     "sdnotify": {"lifecycle.py"},
     # pipeline/ names the connection's type alone; the tool runs in a container, on a service's file

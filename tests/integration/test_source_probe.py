@@ -1,8 +1,11 @@
 """The zygote and its workers, for real: forked, hung, killed, and measured against the system's own tools."""
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -18,6 +21,12 @@ from hermesd.sources.mounts import Mount
 from hermesd.sources.probe import Probe
 from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 from hermesd.sources.zygote import start_zygote
+
+OFF = {
+    name: Level(enabled=False)
+    for name, field in HostSettings.model_fields.items()
+    if field.annotation is Level
+}
 
 
 def hang(folder):
@@ -225,10 +234,7 @@ async def test_the_host_source_tells_a_stuck_mount_and_goes_on_with_the_others(s
             time.sleep(600)
         return {"size_bytes": 100, "used_bytes": 42, "available_bytes": 58, "percent": 42.0}
 
-    off = Level(enabled=False)
-    settings = HostSettings(
-        kind="host", name="host", interval_s=0.2, probe_timeout_s=0.3, memory=off, swap=off, load=off
-    )
+    settings = HostSettings(kind="host", name="host", interval_s=0.2, probe_timeout_s=0.3, **OFF)
     mounts = [Mount("/dead", "nas:/x", "nfs4", "0:77"), Mount("/alive", "/dev/x", "ext4", "8:1")]
     source = HostSource(settings, Probe(started(measure)), "web1", mounts=lambda: mounts)
     delivered = []
@@ -249,15 +255,12 @@ async def test_the_host_source_tells_a_stuck_mount_and_goes_on_with_the_others(s
 
 
 async def test_a_watched_folder_needs_no_root_and_its_growth_is_noticed(started, tmp_path):
-    off = Level(enabled=False)
     settings = HostSettings(
         kind="host",
         name="host",
         interval_s=0.2,
         filesystems=Filesystems(enabled=False),
-        memory=off,
-        swap=off,
-        load=off,
+        **OFF,
         folder=(Folder(path=str(tmp_path), budget_bytes=1_000_000),),
     )
     source = HostSource(settings, Probe(started()), "web1", now=lambda: datetime.now(UTC))
@@ -305,14 +308,11 @@ def small_disk(tmp_path):
 
 async def test_a_full_disk_is_measured_as_df_measures_it(started, small_disk):
     (small_disk / "filler").write_bytes(b"x" * 17_500_000)
-    off = Level(enabled=False)
     settings = HostSettings(
         kind="host",
         name="host",
         filesystems=Filesystems(only=(str(small_disk),)),
-        memory=off,
-        swap=off,
-        load=off,
+        **OFF,
     )
     delivered = []
 
@@ -333,15 +333,12 @@ async def test_a_full_disk_is_measured_as_df_measures_it(started, small_disk):
 
 async def test_a_full_disk_that_turns_read_only_stays_full_and_says_both(started, small_disk):
     (small_disk / "filler").write_bytes(b"x" * 17_500_000)
-    off = Level(enabled=False)
     settings = HostSettings(
         kind="host",
         name="host",
         refresh_s=0.2,
         filesystems=Filesystems(only=(str(small_disk),)),
-        memory=off,
-        swap=off,
-        load=off,
+        **OFF,
     )
     told = []
 
@@ -360,3 +357,69 @@ async def test_a_full_disk_that_turns_read_only_stays_full_and_says_both(started
     assert [one.get("host.read_only") for one in told] == [("reading", 0), ("reading", 1), ("reading", 0)]
     assert told[1]["host.filesystem"] == full
     assert "resolved" not in [status for one in told[1:] for status, _value in one.values()]
+
+
+async def test_inodes_are_counted_as_df_counts_them(started, small_disk):
+    output_of("mount", "-o", "remount,nr_inodes=40", small_disk)
+    for number in range(25):
+        (small_disk / str(number)).touch()
+    found = (await measure(Probe(started()), [f"filesystem:{small_disk}"], 5))[f"filesystem:{small_disk}"]
+    total, free = output_of("df", "--output=itotal,iavail", small_disk).split()[-2:]
+    assert (found.facts["inodes"], found.facts["inodes_free"]) == (int(total), int(free)) == (40, 14)
+
+
+async def test_a_processor_that_works_is_seen_between_two_measurements(started):
+    probe = Probe(started())
+    before = (await measure(probe, ["cpu"], 5))["cpu"].facts
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    after = (await measure(probe, ["cpu"], 5))["cpu"].facts
+    ticks = 0.3 * os.sysconf("SC_CLK_TCK")
+    assert after["busy"] - before["busy"] >= 0.8 * ticks
+    assert after["total"] - before["total"] >= after["busy"] - before["busy"]
+
+
+@pytest.fixture
+def forty_zombies():
+    children = [os.posix_spawn("/usr/bin/true", ["true"], {}) for _ in range(40)]
+    wait_until(lambda: not any(map(is_alive, children)))
+    yield
+    for child in children:
+        os.waitpid(child, 0)
+
+
+@pytest.mark.usefixtures("forty_zombies")
+async def test_zombies_are_counted_and_their_parent_is_named(started):
+    found = (await measure(Probe(started()), ["zombies"], 5))["zombies"].facts
+    assert found["count"] >= 40  # others have some of their own
+    assert (found["parent_pid"], found["of_parent"]) == (os.getpid(), 40)
+
+
+async def test_descriptors_of_the_whole_host_are_counted(started):
+    probe = Probe(started())
+    before = (await measure(probe, ["descriptors"], 5))["descriptors"].facts
+    with contextlib.ExitStack() as held:
+        for _ in range(800):
+            held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        after = (await measure(probe, ["descriptors"], 5))["descriptors"].facts
+    assert after["used"] - before["used"] > 400  # the kernel counts by processor, and adds up later
+    assert after["most"] == int(Path("/proc/sys/fs/file-max").read_text())
+
+
+async def test_pressure_and_oom_kills_are_what_the_kernel_writes(started):
+    found = await measure(Probe(started()), ["pressure", "oom"], 5)
+    kills = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())["oom_kill"]
+    assert found["oom"].facts == {"kills": int(kills)}
+    assert {"memory_full", "io_some", "cpu_some"} <= set(found["pressure"].facts)
+    assert all(0 <= share <= 100 for share in found["pressure"].facts.values())
+
+
+async def test_the_clock_is_read_as_the_kernel_lays_it_out(started):
+    found = (await measure(Probe(started()), ["clock"], 5))["clock"].facts
+    space = ctypes.create_string_buffer(512)
+    assert ctypes.CDLL(None).adjtimex(space) >= 0
+    _modes, offset, _freq, most, _likely, status = struct.unpack_from("@Iqqqqi", space)
+    assert found["kept"] == (not status & 0x40)
+    assert found["most_s"] == pytest.approx(most / 1e6, abs=0.1)
+    assert found["offset_s"] == pytest.approx(offset / (1e9 if status & 0x2000 else 1e6), abs=0.1)

@@ -13,7 +13,11 @@ from hermesd.sources.readings import Reading, Sample, Told, bytes_in_words, is_d
 from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-OFF = Level(enabled=False)
+OFF = {
+    name: Level(enabled=False)
+    for name, field in HostSettings.model_fields.items()
+    if field.annotation is Level
+}
 ROOT = Mount("/", "/dev/vda1", "ext4", "254:0")
 SRV = Mount("/srv", "/dev/vdb1", "xfs", "254:16")
 FOLDER = folder_measure(1000)
@@ -29,7 +33,7 @@ class Bench:
         self.now = START
         self.delivered = []
         self.full = False
-        settings = HostSettings(kind="host", name="host", **{"memory": OFF, "swap": OFF, "load": OFF, **more})
+        settings = HostSettings(kind="host", name="host", **{**OFF, **more})
         self.source = HostSource(
             settings, self, "web1", now=lambda: self.now, mounts=lambda: list(self.mounted)
         )
