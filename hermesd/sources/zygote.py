@@ -5,7 +5,10 @@ It holds one descriptor, its socket, and no environment. For each request it for
 measures and writes its answers to the channel that came with the request; it ends workers when told
 to, and everything when its socket ends or its parent dies.
 
-It must never wait for a worker: one that hangs in the kernel cannot even be killed.
+Between it and the agent stands a keeper that does nothing but wait for its death, and then forks it anew
+on the same socket: an agent that has threads and secrets must not fork, and need not.
+
+The zygote must never wait for a worker: one that hangs in the kernel cannot even be killed.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ Measure = Callable[[str, float], Mapping[str, Any]]
 REQUEST_BYTES: Final = 1 << 17
 REAP_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 2.0
+REST_SECONDS: Final = 0.5
+"""Between the death of a zygote and the next one; what is asked meanwhile waits in the socket."""
+
 NICENESS: Final = 10
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -37,7 +43,7 @@ _ENVIRONMENT_FIELDS: Final = slice(47, 49)  # env_start and env_end of proc(5)'s
 
 @dataclass(frozen=True, slots=True)
 class Zygote:
-    """The agent's end: the process and the socket to it. ``numbers`` gives each worker its own."""
+    """The agent's end: the keeper's process and the socket. ``numbers`` gives each worker its own."""
 
     pid: int
     control: socket.socket
@@ -61,13 +67,13 @@ def start_zygote(measure: Measure = facts.measure) -> Zygote:
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _be_zygote(theirs, parent, measure)
+        _be_keeper(theirs, parent, measure)
     theirs.close()
     ours.setblocking(False)
     return Zygote(pid, ours)
 
 
-def _be_zygote(control: socket.socket, parent: int, measure: Measure) -> NoReturn:
+def _be_keeper(control: socket.socket, parent: int, measure: Measure) -> NoReturn:
     try:
         control = _let_go_of_everything_but(control)
         _die_with(parent)
@@ -75,9 +81,24 @@ def _be_zygote(control: socket.socket, parent: int, measure: Measure) -> NoRetur
             signal.signal(number, signal.SIG_IGN)  # its end is its parent's end, and nobody else's word
         os.nice(NICENESS)
         facts.prepare()
-        _serve(control, measure)
+        while os.waitpid(_fork_zygote(control, measure), 0)[1]:
+            time.sleep(REST_SECONDS)
     finally:
         os._exit(0)
+
+
+def _fork_zygote(control: socket.socket, measure: Measure) -> int:
+    """Return the pid of a zygote that ends with status 0 once its socket ended."""
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _die_with(keeper)
+            _serve(control, measure)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return pid
 
 
 def _let_go_of_everything_but(control: socket.socket) -> socket.socket:

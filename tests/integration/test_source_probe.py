@@ -60,6 +60,14 @@ def started():
         zygote.stop()
 
 
+def child_of(pid):
+    """Return the only child of a process, once it has one: the zygote of a keeper."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    wait_until(lambda: children.read_text().split())
+    (child,) = children.read_text().split()
+    return int(child)
+
+
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -175,17 +183,51 @@ async def test_an_asker_that_is_cancelled_leaves_no_worker_behind(started, tmp_p
     await asyncio.to_thread(wait_until, lambda: not is_alive(worker))
 
 
-async def test_a_zygote_that_is_gone_is_said_in_words_and_within_no_time(started):
+async def test_a_zygote_that_was_killed_is_there_again_and_asked_meanwhile_answers_late(started, tmp_path):
+    (tmp_path / "hang").touch()
+    zygote = started(hang(tmp_path))
+    probe = Probe(zygote)
+    assert (await measure(probe, ["hang"], 0.2))["hang"].stuck
+    first = child_of(zygote.pid)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not is_alive(first))
+    assert (await measure(probe, ["a"], 5))["a"].facts["pid"] > 0
+    assert child_of(zygote.pid) != first
+    (tmp_path / "hang").unlink()
+    async with asyncio.timeout(5):
+        while (await measure(probe, ["hang"], 0.5))["hang"].stuck:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_zygote_that_dies_while_it_is_asked_costs_that_round_only(started, tmp_path):
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "hang").touch()
+    zygote = started(hang(tmp_path))
+    probe = Probe(zygote)
+    task = asyncio.create_task(probe.measure(["hang", "b"], 60))
+    while not list((tmp_path / "pids").iterdir()):
+        await asyncio.sleep(0.01)
+    os.kill(child_of(zygote.pid), signal.SIGKILL)
+    found = {answer.name: answer for answer in await asyncio.wait_for(task, 10)}
+    assert found["hang"].error == "the probe ended without an answer"
+    assert found["b"].facts
+
+
+async def test_a_keeper_that_is_gone_takes_its_zygote_along_and_is_said_in_words(started):
     zygote = started()
+    child = child_of(zygote.pid)
     os.kill(zygote.pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(zygote.pid))
+    wait_until(lambda: not is_alive(child))
     with pytest.raises(SourceFailed, match="needs a restart"):
         await Probe(zygote).measure(["memory"], 5)
 
 
-def test_the_zygote_holds_one_socket_and_no_environment(started):
+@pytest.mark.parametrize("which", ["keeper", "zygote"])
+def test_keeper_and_zygote_hold_one_socket_and_no_environment(started, which):
     zygote = started()
-    folder = Path(f"/proc/{zygote.pid}")
+    child = child_of(zygote.pid)
+    folder = Path(f"/proc/{zygote.pid if which == 'keeper' else child}")
     wait_until(lambda: len(list((folder / "fd").iterdir())) == 4)
     places = {one.name: str(one.readlink()) for one in (folder / "fd").iterdir()}
     assert [place for place in places.values() if place.startswith("socket:")] == [places["3"]]
@@ -195,10 +237,12 @@ def test_the_zygote_holds_one_socket_and_no_environment(started):
 
 def test_a_zygote_stops_within_its_bound_and_is_reaped(started):
     zygote = started()
+    child = child_of(zygote.pid)
     began = time.monotonic()
     zygote.stop()
     assert time.monotonic() - began < 2
     assert not Path(f"/proc/{zygote.pid}").exists()
+    assert not is_alive(child)
 
 
 @pytest.mark.parametrize("zygote_hangs", [False, True])
@@ -215,7 +259,7 @@ print(zygote.pid, flush=True)
 asyncio.run(Probe(zygote).measure(["x"], 600))
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as agent:
-        zygote = int(agent.stdout.readline())
+        zygote = child_of(int(agent.stdout.readline()))
         wait_until(lambda: (tmp_path / "worker").exists() and (tmp_path / "worker").read_text())
         worker = int((tmp_path / "worker").read_text())
         assert is_alive(zygote)
