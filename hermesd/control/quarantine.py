@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -27,6 +28,8 @@ log = logging.getLogger("hermesd.quarantine")
 _TOOL: Final = "fs_set_aside"
 _END_SECONDS: Final = 3
 """A copy stops so long before the container's deadline, to tell what became of it."""
+_NOTHING_KEPT: Final = frozenset({3, 4, os.EX_USAGE})
+"""Exit statuses of `fs_set_aside` before its first effect: a folder that is there is somebody else's."""
 _UNTOUCHED: Final = frozenset(
     {ResultStatus.REFUSED, ResultStatus.UNAVAILABLE, ResultStatus.PLAN_CHANGED, ResultStatus.CANCELLED}
 )
@@ -104,8 +107,9 @@ class Quarantine:
         else:
             gain = result.gain
             files, size = (gain.files_removed, gain.size_bytes) if gain else (None, None)
-            if result.status in _UNTOUCHED:
-                files, size = 0, 0
+            if result.status in _UNTOUCHED or (gain is None and result.exit_status in _NOTHING_KEPT):
+                await self._forget(kept)
+                return
         if not isinstance(files, int) or not isinstance(size, int):
             return  # it did not tell: what was reserved stays reserved
         if files:
@@ -129,9 +133,12 @@ class Quarantine:
             path = f"{kept.folder}/{kept.operation}"
             log.warning("%s could not be removed (%s): run: rm -r -- %s", path, error.strerror, path)
             return False
+        await self._forget(kept)
+        return True
+
+    async def _forget(self, kept: Kept) -> None:
         await self._ledger.forget(kept.operation)
         self._kept.pop(kept.operation, None)
-        return True
 
 
 def set_aside(bound: Bound, folder: str, operation: str, most_bytes: int, most_mb: int) -> Bound:

@@ -335,6 +335,7 @@ UNDO_YES: Final = Text("possible", "可以撤销")
 UNDO_FOR: Final = Text(
     "possible for {n} h afterwards: hermesctl undo {id}", "完成后 {n} 小时内可以撤销：hermesctl undo {id}"
 )
+UNDO_LATER: Final = Text("undo it: hermesctl undo {id}", "撤销：hermesctl undo {id}")
 UNDO_NO: Final = Text("NOT possible: what is done stays done", "不可撤销：做了就无法恢复")
 UNDO_NO_WHY: Final = Text(
     "NOT possible: what is done stays done ({why})", "不可撤销：做了就无法恢复（{why}）"

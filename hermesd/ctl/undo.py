@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -12,9 +12,11 @@ from hermesd.ctl.messages import ASKED, FOLLOW_WITH, OPT_FOLLOW, Text
 from hermesd.ctl.options import Command, option, with_session
 from hermesd.ctl.screen import Cell, Column, Item, Line, Table, Tone
 from hermesd.ctl.session import Session
-from hermesd.ctl.speech import Speech, count, size
+from hermesd.ctl.speech import Speech, count, moment_of, size
 from hermesd.ctl.views.fields import rows_of, text_of
 from hermesd.ipc.messages import Kind
+
+_PATIENCE: Final = timedelta(minutes=15)
 
 HELP_UNDO: Final = Text(
     "List what can be undone; with ID, ask for it.", "列出可以撤销的操作；给出编号则请求撤销。"
@@ -25,6 +27,10 @@ NOT_KEPT: Final = Text(
     "没有保留 {id} 的文件：该操作不可撤销、已经撤销或已超过期限",
 )
 HOW: Final = Text("bring one back: hermesctl undo {id}", "撤销其中一个：hermesctl undo {id}")
+OVERDUE: Final = Text(
+    "{id} is over its time and could not be removed: sudo rm -r -- {path}",
+    "{id} 已超过期限，但无法删除：sudo rm -r -- {path}",
+)
 ID: Final = Text("ID", "编号")
 UNTIL: Final = Text("UNTIL", "期限")
 FILES: Final = Text("FILES", "文件")
@@ -79,4 +85,17 @@ def render_kept(payload: dict[str, Any], say: Speech, now: datetime) -> list[Ite
         )
         for item in kept
     )
-    return [Table(columns, rows), Line(), Line(say(HOW, id=text_of(kept[-1], "operation")))]
+    hint = Line(say(HOW, id=text_of(kept[-1], "operation")))
+    return [Table(columns, rows), Line(), *_overdue(kept, say, now), hint]
+
+
+def _overdue(kept: list[dict[str, Any]], say: Speech, now: datetime) -> list[Item]:
+    """Return what a person is to remove, since the executor could not. It looks every few minutes."""
+    names = [
+        (text_of(item, "folder"), text_of(item, "operation"), moment_of(item.get("until"))) for item in kept
+    ]
+    return [
+        Line(say(OVERDUE, id=name, path=f"{folder}/{name}"), Tone.BAD)
+        for folder, name, until in names
+        if until is not None and until + _PATIENCE < now
+    ]

@@ -212,6 +212,50 @@ async def test_a_previewed_cleanup_removes_what_it_listed_and_no_more(execute, r
     assert [path.name for path in root.rglob("*") if path.is_file()] == ["keep"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a second file system")
+async def test_what_is_set_aside_on_another_file_system_is_put_back_as_it_was(execute, root, place, own_all):
+    (root / "cache").mkdir()
+    names = (b"new\nline", b"not\xffutf8", b"plain")
+    for number, name in enumerate(names):
+        path = root / "cache" / os.fsdecode(name)
+        path.write_bytes(os.urandom(5000 + number))
+        path.chmod(0o604)
+        os.utime(path, ns=(10**18 + 1, 10**18 + number))
+    own_all(root)
+    before = {path.name: (path.read_bytes(), path.stat()) for path in (root / "cache").iterdir()}
+    spare = place / "spare"
+    spare.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=1733", "hermesd-test", spare], check=True)
+    try:
+        ro, rw = (
+            Profile(mounts=(Mount(str(root), mode), Mount(str(spare), mode)), memory_mb=128)
+            for mode in ("ro", "rw")
+        )
+        beneath = (PathUse(str(spare), b"op-1"), PathUse(str(root)))
+        listing = Job((0, b"caches", b"0"), (PathUse(str(root)),), tool="fs_targets")
+        _, listed = await execute(listing, ro)
+        aside = (0, 1, b"op-1", b"1000000", b"9")
+        uses = (PathUse(str(root)), PathUse(str(spare)))
+        _, removed = await execute(Job(aside, uses, tool="fs_set_aside", stdin=listed.stdout), rw)
+        left = list((root / "cache").iterdir())
+        _, shown = await execute(Job((0, 1), beneath, tool="fs_restorable"), ro)
+        _, restored = await execute(Job((0, 1, b"9"), beneath, tool="fs_restore", stdin=shown.stdout), rw)
+    finally:
+        subprocess.run(["umount", spare], check=True)
+
+    assert (removed.exit_status, b'"files_removed": 3' in removed.stdout) == (0, True), removed.stderr
+    assert left == []
+    assert (restored.exit_status, b'"files_restored": 3' in restored.stdout) == (0, True), restored.stderr
+    after = {path.name: (path.read_bytes(), path.stat()) for path in (root / "cache").iterdir()}
+    for name, (content, status) in before.items():
+        same = after[name][1]
+        assert after[name][0] == content
+        assert (same.st_mode, same.st_mtime_ns, same.st_uid) == (
+            *(status.st_mode, status.st_mtime_ns),
+            status.st_uid,
+        )
+
+
 async def test_exit_statuses_are_the_commands_own(execute, python):
     _, ended = await execute(Job(python("import sys; sys.stderr.write('why'); sys.exit(3)")))
     assert (ended.exit_status, ended.stdout, ended.stderr) == (3, b"", b"why")

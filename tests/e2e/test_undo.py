@@ -11,6 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from hermesd.demo.stage import AskError
+from hermesd.ipc.client import Unreachable
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a second file system"),
@@ -193,6 +196,56 @@ async def test_what_does_not_fit_into_the_quarantine_is_not_lost(pair, as_agent)
         (folder / "somebody").unlink()
         await restore(pair, as_agent, "op-t1.1.0.1")
         assert now_in(pair) == before
+
+
+async def test_what_somebody_laid_in_the_quarantine_stops_the_removal_and_stays(pair, quarantine, as_agent):
+    await pair.start("executor")
+    before = lay(pair)
+    planted = quarantine / "op-t1.1.0.1"
+    planted.mkdir(mode=0o777)
+    (planted / "1").write_bytes(b"somebody's")
+    _shown, answer = await remove(pair, as_agent)
+    assert answer["outcome"] == "failed"
+    assert "the quarantine cannot be written" in answer["text"]
+    assert now_in(pair) == before
+    assert (planted / "1").read_bytes() == b"somebody's"
+    assert (await pair.executor("kept"))["kept"] == []
+
+
+async def test_killed_in_the_middle_of_a_removal_nothing_is_lost_and_it_can_be_undone(pair, as_agent):
+    with mounted(pair.folder / "quarantine", size="256m") as folder:
+        configure(pair, folder)
+        await pair.start("executor")
+        before = lay(pair, names=[b"%d.tmp" % number for number in range(40)], size=3_000_000)
+        asking = asyncio.create_task(as_agent(pair, "fs:cleanup", "t1.1.0.1", path=str(pair.data)))
+        operation = await pair.pending()
+        deciding = asyncio.create_task(pair.approve(operation["id"]))
+        while not list(folder.glob("op-*/7")):
+            await asyncio.sleep(0.001)
+        await pair.kill("executor")
+        for task in (asking, deciding):
+            with contextlib.suppress(Unreachable, StopAsyncIteration, AskError):
+                await task
+        await pair.start("executor")
+        again = await as_agent(pair, "fs:cleanup", "t1.1.0.1", path=str(pair.data))
+        assert again["status"] == "unknown"
+        (kept,) = (await pair.executor("kept"))["kept"]
+        assert kept["files"] == len(before)
+        await pair.until(lambda: quiet(folder))
+        left = now_in(pair)
+        assert left == {name: before[name] for name in left}
+        asking = asyncio.create_task(as_agent(pair, "fs:restore", "t2.1.0.1", operation="op-t1.1.0.1"))
+        if len(left) < len(before):
+            await pair.approve((await waiting_or_ended(pair, asking))["id"])
+        await asking
+        assert now_in(pair) == before
+
+
+async def quiet(folder):
+    """Whether nothing is written any more: the container ends with its owner."""
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    await asyncio.sleep(0.3)
+    return sizes == {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 async def test_no_command_reaches_what_is_kept(pair, quarantine, as_agent):

@@ -107,7 +107,7 @@ def restore(folder: int, root: int, record: Record, kept: Kept, until: float) ->
                 raise OSError(errno.EIO, "its copy is damaged")
             other = _dress(target, kept)
             os.fsync(target)
-            _name(target, temporary, place, name)
+            give_name(target, temporary, place, name)
         finally:
             if temporary:
                 os.unlink(temporary, dir_fd=place)
@@ -136,6 +136,11 @@ def _nameless(place: int, kept: Kept) -> tuple[int, str]:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
             raise
+    return with_temporary_name(place, kept)
+
+
+def with_temporary_name(place: int, kept: Kept) -> tuple[int, str]:
+    """Return a new file and the name that it has until it is whole: on network file systems, say."""
     temporary = f".hermesd-undo.{os.getpid()}.{kept.name}"
     return os.open(temporary, _NEW, 0o600, dir_fd=place), temporary
 
@@ -150,7 +155,7 @@ def _dress(target: int, kept: Kept) -> bool:
     return (now.st_uid, now.st_gid) != (kept.uid, kept.gid)
 
 
-def _name(target: int, temporary: str, place: int, name: bytes) -> None:
+def give_name(target: int, temporary: str, place: int, name: bytes) -> None:
     """Give the whole file its name; the kernel refuses when something has it."""
     try:
         if temporary:

@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
     try:
         place = Place(quarantine, name, most, until)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=quarantine)  # an empty one; what holds anything stays
         sys.stderr.write(f"nothing was removed: the quarantine cannot be written: {words(error)}\n")
         return CANNOT_KEEP
     return set_aside(root, place, manifest)

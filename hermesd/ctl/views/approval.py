@@ -19,6 +19,7 @@ from hermesd.ctl.views.timeline import gain_text, label_width
 from hermesd.ctl.width import cut_middle, visible
 
 SHOWN_FILES: Final = 10
+_MAY_HAVE_HAPPENED: Final = frozenset({"succeeded", "timed_out", "unknown"})
 _SHOWN_ARGS: Final = 8
 _MOST_ROWS: Final = 4
 """Rows of the screen that one text of somebody else's may fill."""
@@ -108,7 +109,10 @@ def render_ending(ended: dict[str, Any], say: Speech) -> list[Item]:
     text = say(m.ENDED_WHY if told else m.ENDED_AS, outcome=say.word(m.RESULTS, outcome), text=told)
     stages = _doing_it(rows_of(result, "stages"), say)
     lines: list[Item] = [Line(stages, Tone.DIM)] if stages else []
-    return [*lines, Line(text, Tone.GOOD if good else Tone.BAD)]
+    lines.append(Line(text, Tone.GOOD if good else Tone.BAD))
+    if whole_of(table_of(result, "impact"), "undo_h") and outcome in _MAY_HAVE_HAPPENED:
+        lines.append(Line(say(m.UNDO_LATER, id=text_of(ended, "id"))))
+    return lines
 
 
 def _doing_it(stages: list[dict[str, Any]], say: Speech) -> str:

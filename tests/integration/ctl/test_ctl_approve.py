@@ -20,6 +20,33 @@ def redeemed(bench):
     return bench.executor.asked_for("approve.redeem")
 
 
+def test_whether_it_can_be_undone_stands_beside_the_token_in_both_languages(bench):
+    possible = {**operation()["impact"], "reversible": True, "undo_h": 72}
+    full = {**operation()["impact"], "undo": "full"}
+    for impact, lang, words in (
+        (possible, "en", f"possible for 72 h afterwards: hermesctl undo {ID}"),
+        (possible, "zh", "完成后 72 小时内可以撤销"),
+        (full, "en", "NOT possible: what is done stays done (the quarantine holds too much from before)"),
+        (full, "zh", "不可撤销：做了就无法恢复（隔离区中先前保留的内容过多）"),
+    ):
+        bench.executor.answers["approve.show"] = operation(impact=impact)
+        terminal = bench.on_terminal("--lang", lang, "approve", ID, columns=140)
+        assert words in terminal.read_until(TOKEN)
+        terminal.type("\n")
+        assert terminal.end() == 4
+
+
+def test_what_can_be_undone_is_ended_with_how(granted):
+    result = ending()["result"]
+    result["impact"] = {**operation()["impact"], "reversible": True, "undo_h": 72}
+    granted.executor.answers["approve.redeem"] = ending(result=result)
+    terminal = granted.on_terminal("approve", ID)
+    terminal.read_until(QUESTION)
+    terminal.type(f"{TOKEN}\n")
+    assert f"undo it: hermesctl undo {ID}" in terminal.read_until(f"undo {ID}")
+    assert terminal.end() == 0
+
+
 @pytest.fixture
 def granted(bench):
     """The executor approves what is redeemed, telling its stages."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermesd.control.tools import fs_restore
 from hermesd.control.tools.kept_file import Kept, read_kept, write_kept
 
 RUN = (
@@ -164,6 +165,39 @@ def test_a_damaged_copy_is_not_put_back(house):
     assert b'"files_restored": 2, "files_skipped": 1' in output
     assert b"its copy is damaged" in output
     assert len(house.now()) == 2
+
+
+def test_a_file_that_appears_after_the_list_was_confirmed_is_not_overwritten(house):
+    before = house.fill(files=3)
+    house.set_aside()
+    listed = house.run("fs_restorable", house.quarantine / "op-1", house.root)[1]
+    name = sorted(before)[1]
+    (house.root / "a" / "cache" / name).symlink_to("/nowhere")
+    status, output, _complaint = house.run(
+        "fs_restore", house.quarantine / "op-1", house.root, arguments=("30",), stdin=listed
+    )
+    assert status == 0
+    assert b'"files_restored": 2, "files_skipped": 1' in output
+    assert b'"reason": "a file is there"' in output
+    assert (house.root / "a" / "cache" / name).readlink() == Path("/nowhere")
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_whole_file_gets_its_name_only_if_nothing_has_it(tmp_path, nameless):
+    kept = Kept((1, 0o100640, 0, 0, 0, 0, 0), "", b"a")
+    place = os.open(tmp_path, os.O_RDONLY)
+    make = fs_restore._nameless if nameless else fs_restore.with_temporary_name
+    target, temporary = make(place, kept)
+    os.write(target, b"whole")
+    (tmp_path / "taken").write_bytes(b"there")
+    with pytest.raises(OSError, match="a file is there"):
+        fs_restore.give_name(target, temporary, place, b"taken")
+    fs_restore.give_name(target, temporary, place, b"free")
+    os.close(target)
+    os.close(place)
+    assert bool(temporary) is not nameless
+    assert (tmp_path / "taken").read_bytes() == b"there"
+    assert (tmp_path / "free").read_bytes() == b"whole"
 
 
 def test_a_folder_that_others_may_read_is_not_restored_from(house):
