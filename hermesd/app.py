@@ -32,6 +32,8 @@ from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.kit import Kit
 from hermesd.pipeline.resolutions import Resolutions
 from hermesd.pipeline.runner import Runner
+from hermesd.sources.base import Source
+from hermesd.sources.deadman import DeadManSource, Ear
 from hermesd.sources.making import source_maker
 from hermesd.sources.schedule import ScheduleSource
 from hermesd.sources.sessions import Sessions
@@ -104,7 +106,11 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
             config=kit.config,
             now=utc_now,
         )
-        built_in = {"schedule": lambda: ScheduleSource(lambda: current.config.schedules, timekeeping)}
+        ear = Ear(lambda: current.config.sources)
+        built_in: dict[str, Callable[[], Source]] = {
+            "schedule": lambda: ScheduleSource(lambda: current.config.schedules, timekeeping),
+            "deadman": lambda: DeadManSource(ear, StoredMemory(store, "deadman")),
+        }
         make = source_maker(
             zygote, platform.node(), metrics, environ, built_in, sessions=sessions, bulletin=kit.bulletin
         )
@@ -120,7 +126,9 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
         await life.enter("runner", _task("runner", runner.run()))
         await life.enter("dispatcher", _task("dispatcher", dispatcher.run()))
         await life.enter("control socket", _control_socket(current, desk, audit))
-        await life.enter("sources", _task("sources", supervisor.run(config.sources, inbox.accept)))
+        await life.enter(
+            "sources", _task("sources", supervisor.run(config.sources, ear.beside(inbox.accept)))
+        )
         life.on_reload(reload)
         life.ready(f"{sum(source.enabled for source in config.sources)} sources, {len(config.rules)} rules")
         await life.stop_requested()

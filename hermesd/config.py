@@ -147,7 +147,10 @@ def load_config(layers: Sequence[Path], environ: Mapping[str, str] | None = None
 
 def _built_in(schedules: Sequence[Schedule]) -> list[BuiltIn]:
     """Return the sources that no file of `sources/` names: they are there when something needs them."""
-    return [BuiltIn(name="schedule", kind="schedule")] if any(one.enabled for one in schedules) else []
+    found = [BuiltIn(name="deadman", kind="deadman")]  # always: who is not expected any more is told too
+    if any(one.enabled for one in schedules):
+        found.append(BuiltIn(name="schedule", kind="schedule"))
+    return found
 
 
 def _one(layers: Sequence[Path], name: str) -> list[Document]:

@@ -28,7 +28,7 @@ from hermesd.sources.fields import (
     read_time,
 )
 
-OWN_TYPES: Final = ("host.", "health.", "alertmanager.", "grafana.", "hermesd.", "schedule.")
+OWN_TYPES: Final = (*("host.", "health.", "alertmanager.", "grafana.", "hermesd.", "schedule.", "source."),)
 """What hermesd says itself: an event of such a type from outside is refused."""
 
 _KNOWN: Final = frozenset(

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from hermesd.confd import Document
 from hermesd.sources.mapping import Map
 from hermesd.sources.settings import MqttSettings, Topic, WebhookSettings, read_source
+from hermesd.sources.settings_base import Expect
 from hermesd.sources.settings_mqtt import Publish
 from hermesd.sources.settings_webhook import Hmac, Hook, Tls
 
@@ -25,6 +26,7 @@ TABLES = {
     "`[tls]`": Tls,
     "`[[hook]]`": Hook,
     "## Mappings": Map,
+    "## What is expected": Expect,
 }
 
 
@@ -51,7 +53,7 @@ def test_each_example_is_taken_by_its_model(heading):
 
 def test_the_examples_of_whole_files_are_taken():
     blocks = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for text in blocks:
         path = Path("/etc/hermesd/conf.d/sources/example.toml")
         read_source(Document("example", path, tomllib.loads(text), ((path, text),)))
