@@ -1,4 +1,4 @@
-"""Copying one open file into another, with the digest of what went over. Never follows a name.
+"""Copying open files into others, with the digest of what went over. Never follows a name.
 
 Blocks of zeros are left out, so that a sparse file stays one. Whatever stops a copy is an OSError whose
 words are for people.
@@ -11,7 +11,30 @@ import hashlib
 import os
 import time
 
+TYPE_CHECKING = False  # `typing` costs 5 ms; checkers know this name
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .manifest_file import Record
+
 _BLOCK_BYTES = 1 << 20
+_TOGETHER = 50
+_TOGETHER_BYTES = 64 << 20
+"""So much shares a wait for the disk; each file holds three descriptors meanwhile."""
+
+
+def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Yield records in lists that may share their waits for the disk: not many files, not many bytes."""
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += record.size
+        if len(batch) >= _TOGETHER or size >= _TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def copy(source: int, target: int, size: int, until: float) -> str:
@@ -32,6 +55,7 @@ def copy(source: int, target: int, size: int, until: float) -> str:
     if copied != size:
         raise OSError(errno.EIO, f"had {size} bytes and gave {'more' if copied > size else copied}")
     os.ftruncate(target, size)
+    os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)  # it begins to be written: a later sync waits less
     return digest.hexdigest()
 
 

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from .copying import copy
+from .copying import batches, copy
 from .fs_remove import open_folder, read_manifest, words
 from .kept_file import RECORD, Kept, read_folder
 from .manifest_file import BadManifestError, Record, difference
@@ -41,79 +41,126 @@ def main(argv: list[str]) -> int:
     except (BadManifestError, OSError) as error:
         sys.stderr.write(f"what was set aside cannot be read: {error}\n")
         return os.EX_USAGE
-    reasons: list[dict[str, Value]] = []
-    size = others = 0
-    for record in records:
-        try:
-            others += restore(folder, root, record, known[record.path], until)
-            size += record.size
-        except KeyError:
-            reasons.append({**path_fields(record.path), "reason": "is not in the record"})
-        except OSError as error:
-            reasons.append({**path_fields(record.path), "reason": words(error)})
-    return _tell(folder, known, reasons, len(records), size, others, late=time.monotonic() > until)
+    done = Done(folder, known)
+    for batch in batches(records):
+        put_back(root, batch, done, until)
+    return done.tell(len(records), late=time.monotonic() > until)
 
 
-def _tell(
-    folder: int,
-    known: dict[bytes, Kept],
-    reasons: list[dict[str, Value]],
-    asked: int,
-    size: int,
-    others: int,
-    *,
-    late: bool,
-) -> int:
-    left = [kept for kept in known.values() if _is_there(folder, kept)]
-    if not left:
-        os.unlink(RECORD, dir_fd=folder)
-    write_row(
-        {
-            "files_restored": asked - len(reasons),
-            "files_skipped": len(reasons),
-            "size_bytes": size,
-            "files_with_another_owner": others,
-            "files_left": len(left),
-            "left_bytes": sum(kept.size for kept in left),
-        }
-    )
-    for reason in reasons[:MAX_SHOWN]:
-        write_row(reason)
-    if reasons and len(reasons) == asked:
-        sys.stderr.write(f"nothing could be put back: {reasons[0]['reason']}\n")
-        return 1
-    if late:
-        sys.stderr.write(
-            f"{asked - len(reasons)} files were put back, then the time was over: undo it again\n"
+class Done:
+    """What was put back and what was not; ``known`` is the record of the quarantine's ``folder``."""
+
+    def __init__(self, folder: int, known: dict[bytes, Kept]) -> None:
+        self.folder = folder
+        self.known = known
+        self._size = self._others = 0
+        self._reasons: list[dict[str, Value]] = []
+
+    def restored(self, kept: Kept, *, other_owner: bool) -> None:
+        """Take a file as put back."""
+        self._size += kept.size
+        self._others += other_owner
+
+    def skipped(self, record: Record, error: OSError) -> None:
+        """Take a file as skipped."""
+        self._reasons.append({**path_fields(record.path), "reason": words(error)})
+
+    def tell(self, asked: int, *, late: bool) -> int:
+        """Print the row of what became of it and rows of what was skipped; return the exit status."""
+        left = [kept for kept in self.known.values() if taken(self.folder, kept.name.encode())]
+        if not left:
+            os.unlink(RECORD, dir_fd=self.folder)
+        restored = asked - len(self._reasons)
+        write_row(
+            {
+                "files_restored": restored,
+                "files_skipped": len(self._reasons),
+                "size_bytes": self._size,
+                "files_with_another_owner": self._others,
+                "files_left": len(left),
+                "left_bytes": sum(kept.size for kept in left),
+            }
         )
-    return 1 if late else os.EX_OK
+        for reason in self._reasons[:MAX_SHOWN]:
+            write_row(reason)
+        if self._reasons and not restored:
+            sys.stderr.write(f"nothing could be put back: {self._reasons[0]['reason']}\n")
+        elif late:
+            sys.stderr.write(f"{restored} files were put back, then the time was over: undo it again\n")
+        return 1 if late or (self._reasons and not restored) else os.EX_OK
 
 
-def restore(folder: int, root: int, record: Record, kept: Kept, until: float) -> bool:
-    """Put one file back and let its copy go. Return whether its owner is another now. Raise OSError."""
-    source = os.open(kept.name, _READ, dir_fd=folder)
-    with contextlib.ExitStack() as held:
+class Written:
+    """A file that is whole beneath the root and has no name of its own yet; descriptors live in ``held``."""
+
+    def __init__(
+        self, root: int, record: Record, done: Done, until: float, held: contextlib.ExitStack
+    ) -> None:
+        kept = done.known.get(record.path)
+        if kept is None:
+            raise OSError(0, "is not in the record")
+        self.record, self.kept = record, kept
+        source = os.open(kept.name, _READ, dir_fd=done.folder)
         held.callback(os.close, source)
         if difference(record, os.fstat(source)):
             raise OSError(0, "its copy is not what was shown")
-        place, name = open_folder(root, record.path)
-        held.callback(os.close, place)
-        if taken(place, name):
+        self.place, self.name = open_folder(root, record.path)
+        held.callback(os.close, self.place)
+        if taken(self.place, self.name):
             raise OSError(errno.EEXIST, "a file is there")
-        target, temporary = _nameless(place, kept)
-        held.callback(os.close, target)
+        self.target, self.temporary = _nameless(self.place, kept)
+        held.callback(os.close, self.target)
+        if self.temporary:
+            held.callback(os.unlink, self.temporary, dir_fd=self.place)
+        if copy(source, self.target, kept.size, until) != kept.digest:
+            raise OSError(errno.EIO, "its copy is damaged")
+        self.other_owner = _dress(self.target, kept)
+
+    def finish(self) -> None:
+        """Bring it to the disk, and to its name. Raise OSError."""
+        os.fsync(self.target)
+        give_name(self.target, self.temporary, self.place, self.name)
+
+
+def put_back(root: int, records: list[Record], done: Done, until: float) -> None:
+    """Put some files back together; their copies go when all of them and their names are on the disk."""
+    with contextlib.ExitStack() as held:
+        whole = []
+        for record in records:
+            try:
+                whole.append(Written(root, record, done, until, held))
+            except OSError as error:
+                done.skipped(record, error)
+        named = []
+        for file in whole:
+            try:
+                file.finish()
+                named.append(file)
+            except OSError as error:
+                done.skipped(file.record, error)
+        _sync(named)
+        for file in named:
+            os.unlink(file.kept.name, dir_fd=done.folder)
+            done.restored(file.kept, other_owner=file.other_owner)
+
+
+def _sync(named: list[Written]) -> None:
+    """Wait until the names are on the disk; in a folder that may not be read, each with its file."""
+    synced = set()
+    for file in named:
+        status = os.fstat(file.place)
+        if (status.st_dev, status.st_ino) in synced:
+            continue
         try:
-            if copy(source, target, kept.size, until) != kept.digest:
-                raise OSError(errno.EIO, "its copy is damaged")
-            other = _dress(target, kept)
-            os.fsync(target)
-            give_name(target, temporary, place, name)
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=file.place)
+        except PermissionError:
+            os.fsync(file.target)
+            continue
+        try:
+            os.fsync(fd)
         finally:
-            if temporary:
-                os.unlink(temporary, dir_fd=place)
-        _sync(target, place)
-    os.unlink(kept.name, dir_fd=folder)
-    return other
+            os.close(fd)
+        synced.add((status.st_dev, status.st_ino))
 
 
 def taken(place: int, name: bytes) -> bool:
@@ -123,10 +170,6 @@ def taken(place: int, name: bytes) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _is_there(folder: int, kept: Kept) -> bool:
-    return taken(folder, kept.name.encode())
 
 
 def _nameless(place: int, kept: Kept) -> tuple[int, str]:
@@ -164,14 +207,3 @@ def give_name(target: int, temporary: str, place: int, name: bytes) -> None:
             os.link(f"/proc/self/fd/{target}", name, dst_dir_fd=place, follow_symlinks=True)
     except FileExistsError:
         raise OSError(errno.EEXIST, "a file is there") from None
-
-
-def _sync(target: int, place: int) -> None:
-    """Wait until file and name are on the disk; a folder that may not be read is synced with its file."""
-    os.fsync(target)
-    with contextlib.suppress(PermissionError):
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -14,9 +14,8 @@ import errno
 import os
 import sys
 import time
-from itertools import islice
 
-from .copying import copy
+from .copying import batches, copy
 from .fs_remove import Tally, check, open_folder, read_manifest, unlink, words
 from .kept_file import RECORD, Kept, kept_of, write_kept
 from .manifest_file import Record, difference
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CANNOT_KEEP = 4
-_TOGETHER = 50
-"""So many files share one wait for the disk; each holds three descriptors meanwhile."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,11 +50,12 @@ def main(argv: list[str]) -> int:
 def set_aside(root: int, place: Place, manifest: bytes) -> int:
     """Move every file of a manifest that still is what it was into ``place``; return the exit status."""
     tally = Tally(root)
-    records = enumerate(read_manifest(manifest), start=1)
-    while batch := list(islice(records, _TOGETHER)):
+    number = 0
+    for batch in batches(read_manifest(manifest)):
         with contextlib.ExitStack() as held:
             copied = []
-            for number, record in batch:
+            for record in batch:
+                number += 1
                 try:
                     copied.append((record, _copied(root, record, number, place, held)))
                 except OSError as error:
