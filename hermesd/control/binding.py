@@ -65,10 +65,14 @@ class Bound:
     shown_argv: tuple[str, ...]
 
     def confirmations(self, extra: int) -> int:
-        """Return how many times a person confirms before it runs; ``extra`` is what the asker adds."""
+        """Return how many times a person confirms before it runs; ``extra`` is what the asker adds.
+
+        Once more where something is destroyed, or where a service is changed: it may not come back.
+        """
         spec = self.command.spec
         base = int(spec.needs_person or spec.permission is not Permission.PUBLIC)
-        return base + int(spec.effect is Effect.DESTROY) + extra
+        service = spec.needs_person and any(one.type == "unit" for one in spec.args.values())
+        return base + int(spec.effect is Effect.DESTROY or service) + extra
 
     def digest(self, **more: Any) -> str:
         """Return a digest over all that a confirmation is bound to; ``more`` adds to it."""

@@ -28,7 +28,10 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """What a person is shown: the token to type, and the word to type after it ("" when none is asked)."""
+    """What a person is shown: the token to type, and after it a word for each further confirmation.
+
+    ``second_word`` holds them with blanks in between, "" when none is asked.
+    """
 
     token: str
     second_word: str
@@ -51,10 +54,10 @@ class Tokens:
         self._now = now
         self._waiting: dict[str, _Waiting] = {}
 
-    def mint(self, operation_id: str, uid: int, binding: str, *, second: bool) -> Minted:
-        """Return a new token for the operation, worth something to ``uid`` alone."""
+    def mint(self, operation_id: str, uid: int, binding: str, *, words: int) -> Minted:
+        """Return a new token for the operation, worth something to ``uid`` alone, and so many words."""
         token = "-".join("".join(secrets.choice(_ALPHABET) for _ in range(4)) for _ in range(2))
-        word = secrets.choice(_WORDS) if second else ""
+        word = " ".join(secrets.choice(_WORDS) for _ in range(words))
         self._waiting[operation_id] = _Waiting(
             _hash(token), word, uid, binding, self._now() + self.life_seconds
         )

@@ -66,6 +66,7 @@ class Cockpit:
     redactor: Redactor
     artifacts: Artifacts | None
     now: Callable[[], datetime]
+    shut_reason: Callable[[], str]
 
 
 class Flight:
@@ -199,6 +200,8 @@ class Flight:
     async def _ticket(self, bound: Bound) -> Stopped:
         now = self._cockpit.now()
         text = f"{' '.join(bound.shown_argv)}"
+        if self.request.dry_run:
+            return Stopped(ResultStatus.SUCCEEDED, f"dry run: would wait for a person's own hands: {text}")
         impact = Impact(files=0, size_bytes=0, root="", text=f"for a person's own hands: {text}")
         operation = Operation(
             id=f"op-{self.request.request_id}",
@@ -279,6 +282,8 @@ class Flight:
                 )
 
     async def _write_intent(self, bound: Bound, job: Job) -> None:
+        if reason := self._cockpit.shut_reason():
+            raise Stopped(ResultStatus.UNAVAILABLE, reason)
         evidence = self._cockpit.audit.record(
             "command.intent",
             self.request.task_id,

@@ -78,7 +78,7 @@ class Gate:
         self._tasks = tasks
         self._now = now
         self._writing = asyncio.Lock()
-        self._hands = Hands(ledger)
+        self._hands = Hands(ledger, audit)
         self.quarantine = Quarantine(ledger)
         self._places = asyncio.Semaphore(policy.settings.parallel_containers)
         self._tokens = Tokens(policy.stages.token_ms / 1000)
@@ -221,14 +221,13 @@ class Gate:
 
     async def show(self, operation_id: str, uid: int) -> tuple[Operation, Preview, Minted]:
         """Preview the operation again and mint its token for ``uid``. Raise NotPending or Stopped."""
-        flight, operation = self._waiting(operation_id)
-        self._check_role(operation, uid)
-        bound = self._bind(operation.request)
+        flight, operation = self._approvable(operation_id, uid)
+        bound = await self._bind_free(operation.request)
         preview = await flight.preview(bound)
         await self._ledger.show_operation(operation.id, preview.impact, preview.manifest)
         hurried = await self._ledger.approvals_since(uid, self._now() - HURRY) >= HURRIED_APPROVALS
-        second = bound.confirmations(operation.request.extra_confirmations) + hurried > 1
-        minted = self._tokens.mint(operation_id, uid, self._binding(bound, preview), second=second)
+        words = bound.confirmations(operation.request.extra_confirmations) + hurried - 1
+        minted = self._tokens.mint(operation_id, uid, self._binding(bound, preview), words=words)
         await self._audit.record(
             "approval.shown",
             operation.request.task_id,
@@ -242,12 +241,9 @@ class Gate:
 
     async def redeem(self, operation_id: str, uid: int, token: str, second: str) -> CommandResult:
         """Confirm with the shown token; return how the operation ended. Raise NotPending or Stopped."""
-        if self._failed:
-            raise Stopped(ResultStatus.UNAVAILABLE, self._failed)
-        flight, operation = self._waiting(operation_id)
-        self._check_role(operation, uid)
+        flight, operation = self._approvable(operation_id, uid)
         shown = flight.shown
-        binding = self._binding(self._bind(operation.request), shown) if shown else ""
+        binding = self._binding(await self._bind_free(operation.request), shown) if shown else ""
         fault = self._tokens.redeem(operation_id, uid, token, second, binding)
         if fault or shown is None:
             await self._audit.record(
@@ -285,16 +281,21 @@ class Gate:
     async def release(self, target: str, uid: int) -> None:
         """Give a target back to the machine. Raise NotPending when nobody had it."""
         await self._audit.record("takeover.released", target=target, uid=uid)
-        if not await self._ledger.release(target):
+        if not await self._ledger.release(target, self._now()):
             raise NotPending(target)
 
-    def _check_role(self, operation: Operation, uid: int) -> None:
+    def _approvable(self, operation_id: str, uid: int) -> tuple[Flight, Operation]:
+        """Return what this person may be shown and may confirm now. Raise NotPending or Stopped."""
+        if self._failed:
+            raise Stopped(ResultStatus.UNAVAILABLE, self._failed)
+        flight, operation = self._waiting(operation_id)
         request = operation.request
         fault = approval_fault(
             self.policy.permissions, uid, request.command, request.asked_by, host.group_names
         )
         if fault:
             raise Stopped(ResultStatus.REFUSED, fault)
+        return flight, operation
 
     async def _close(
         self, operation: Operation, status: OperationStatus, uid: int | None, reason: str
@@ -317,12 +318,15 @@ class Gate:
                 return flight, operation
         raise NotPending(operation_id)
 
-    def _bind(self, request: CommandRequest) -> Bound:
+    async def _bind_free(self, request: CommandRequest) -> Bound:
+        """Bind a request as the policy is now, and only what is in nobody's hands. Raise Stopped."""
         bound = bind(self.policy, request, host, self.quarantine.find)
-        if isinstance(bound, Bound):
-            return bound
-        reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
-        raise Stopped(ResultStatus.REFUSED, f"no longer permitted: {reasons}", bound)
+        if not isinstance(bound, Bound):
+            reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
+            raise Stopped(ResultStatus.REFUSED, f"no longer permitted: {reasons}", bound)
+        if held := await self._hands.held(request, bound):
+            raise Stopped(ResultStatus.REFUSED, held)
+        return bound
 
     def _binding(self, bound: Bound, preview: Preview) -> str:
         return bound.digest(
@@ -356,6 +360,7 @@ class Gate:
             redactor=self.redactor,
             artifacts=self.artifacts,
             now=self._now,
+            shut_reason=lambda: self._failed,
         )
 
 

@@ -11,6 +11,7 @@ This module must never decide; and when it cannot write, nothing may be executed
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ CREATE TABLE IF NOT EXISTS operations (
 CREATE TABLE IF NOT EXISTS takeovers (
     target TEXT PRIMARY KEY, reason TEXT NOT NULL, since TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS releases (target TEXT PRIMARY KEY, released_at TEXT NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS requests_of_task ON requests (task_id);
 CREATE TABLE IF NOT EXISTS kept (operation TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS operations_open ON operations (status) WHERE status IN ('pending', 'ticket');
 """
@@ -141,30 +144,20 @@ class Ledger:
         self, operation_id: str, status: OperationStatus, now: datetime, uid: int | None, reason: str = ""
     ) -> bool:
         """Close a pending operation. Return False when it was not pending any more."""
-        return await self._do(
-            lambda: (
-                self._write(
-                    "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
-                    " WHERE id = ? AND status = 'pending'",
-                    (status, now.isoformat(), uid, reason, operation_id),
-                )
-                == 1
-            )
+        return await self._changed(
+            "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
+            " WHERE id = ? AND status = 'pending'",
+            (status, now.isoformat(), uid, reason, operation_id),
         )
 
     async def move_ticket(
         self, operation_id: str, to: OperationStatus, now: datetime, uid: int, note: str = ""
     ) -> bool:
         """Take or close a ticket. Return False when there is no such open ticket."""
-        return await self._do(
-            lambda: (
-                self._write(
-                    "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
-                    " WHERE id = ? AND status IN ('ticket', 'taken')",
-                    (to, now.isoformat(), uid, note, operation_id),
-                )
-                == 1
-            )
+        return await self._changed(
+            "UPDATE operations SET status = ?, decided_at = ?, decided_by = ?, reason = ?"
+            " WHERE id = ? AND status IN ('ticket', 'taken')",
+            (to, now.isoformat(), uid, note, operation_id),
         )
 
     async def take_over(self, target: str, reason: str, now: datetime) -> None:
@@ -176,9 +169,10 @@ class Ledger:
             )
         )
 
-    async def release(self, target: str) -> bool:
-        """Give a target back. Return False when nobody had it."""
-        return await self._do(lambda: self._write("DELETE FROM takeovers WHERE target = ?", (target,)) == 1)
+    async def release(self, target: str, now: datetime) -> bool:
+        """Give a target back; what was counted for it begins anew. Return False when nobody had it."""
+        await self._changed("REPLACE INTO releases VALUES (?, ?)", (target, now.isoformat()))
+        return await self._changed("DELETE FROM takeovers WHERE target = ?", (target,))
 
     async def takeovers(self) -> list[Takeover]:
         """Return what is in a person's hands, oldest first."""
@@ -191,34 +185,43 @@ class Ledger:
             ]
         )
 
-    async def repairs_since(self, command: str, args: str, since: datetime) -> int:
-        """Return how many times a change with these arguments succeeded since then."""
+    async def repairs_since(self, target: str, request: CommandRequest, since: datetime) -> int:
+        """Return how many changes of ``target`` succeeded since then and since it was released.
+
+        They are known by the path or unit that they name, and where ``request`` names neither, by the same
+        command and arguments.
+        """
+        named = request.args.get("path") or request.args.get("unit")
+        return await self._number(
+            "SELECT count(*) FROM requests JOIN operations USING (request_id)"
+            " LEFT JOIN releases ON target = ?1 WHERE state = 'done' AND ended_at >= ?4"
+            " AND ended_at > coalesce(released_at, '')"
+            " AND CASE WHEN ?2 THEN coalesce(request ->> '$.args.path', request ->> '$.args.unit') = ?1"
+            " ELSE request ->> '$.command' = ?3 AND request -> '$.args' = json(?5) END"
+            " AND result ->> '$.status' = 'succeeded'",
+            (target, named is not None, request.command, since.isoformat(), json.dumps(dict(request.args))),
+        )
+
+    async def last_results(self, task_id: str, most: int) -> list[str]:
+        """Return how the last requests of a run ended, newest first, since it was last released."""
         return await self._do(
-            lambda: (
-                self._connection()
-                .execute(
-                    "SELECT count(*) FROM requests JOIN operations USING (request_id)"
-                    " WHERE state = 'done' AND ended_at >= ? AND json_extract(request, '$.command') = ?"
-                    " AND json_extract(request, '$.args') = json(?)"
-                    " AND json_extract(result, '$.status') = 'succeeded'",
-                    (since.isoformat(), command, args),
+            lambda: [
+                status
+                for (status,) in self._connection().execute(
+                    "SELECT result ->> '$.status' FROM requests LEFT JOIN releases ON target = task_id"
+                    " WHERE task_id = ? AND state = 'done' AND ended_at > coalesce(released_at, '')"
+                    " ORDER BY ended_at DESC, requests.rowid DESC LIMIT ?",
+                    (task_id, most),
                 )
-                .fetchone()[0]
-            )
+            ]
         )
 
     async def approvals_since(self, uid: int, since: datetime) -> int:
         """Return how many operations this person approved since then."""
-        return await self._do(
-            lambda: (
-                self._connection()
-                .execute(
-                    "SELECT count(*) FROM operations WHERE status = 'approved' AND decided_by = ?"
-                    " AND decided_at >= ?",
-                    (uid, since.isoformat()),
-                )
-                .fetchone()[0]
-            )
+        return await self._number(
+            "SELECT count(*) FROM operations WHERE status = 'approved' AND decided_by = ?"
+            " AND decided_at >= ?",
+            (uid, since.isoformat()),
         )
 
     async def start(self, request_id: str) -> None:
@@ -349,6 +352,14 @@ class Ledger:
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> int:
         return self._connection().execute(statement, values).rowcount
+
+    async def _changed(self, statement: str, values: tuple[Any, ...]) -> bool:
+        """Say whether a statement changed exactly one row."""
+        return await self._do(lambda: self._write(statement, values) == 1)
+
+    async def _number(self, statement: str, values: tuple[Any, ...]) -> int:
+        """Return the one number that a query asks for."""
+        return await self._do(lambda: int(self._connection().execute(statement, values).fetchone()[0]))
 
     async def _do(self, work: Callable[[], R]) -> R:
         try:

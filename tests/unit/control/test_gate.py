@@ -348,6 +348,25 @@ async def test_a_confirmation_takes_no_effect_once_the_gate_is_shut(house):
     assert {tool for tool, _job in house.sandbox.ran} == {"fs_targets"}, "previews ran, and nothing else"
 
 
+async def test_what_was_under_way_when_the_gate_shut_has_no_effect(house):
+    async with house.open() as gate:
+        house.sandbox.on_resolve = lambda _job: gate.shut(AuditError("audit log: No space left on device"))
+        result = await gate.run(house.request("system:load"), lambda _p: None)
+    assert result.status is ResultStatus.UNAVAILABLE
+    assert "No space left on device" in result.reason
+    assert house.sandbox.ran == []
+
+
+async def test_nothing_is_previewed_once_the_gate_is_shut(house):
+    async with house.open() as gate:
+        _task, operation = await waiting(gate, house.cleanup())
+        before = len(house.sandbox.started)
+        gate.shut(AuditError("audit log: No space left on device"))
+        with pytest.raises(Stopped, match="No space left on device"):
+            await gate.show(operation.id, OPERATOR)
+        assert len(house.sandbox.started) == before
+
+
 async def test_the_evidence_stands_before_the_effect_and_names_what_was_confirmed(house):
     async with house.open() as gate:
         _task, operation = await waiting(gate, house.cleanup())

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from hermesd.audit import read_records
 from hermesd.control.gate import NotPending
 from hermesd.control.ledger import OperationStatus
 from hermesd.control.outcome import Stopped
@@ -226,3 +227,122 @@ async def test_two_changes_never_write_at_the_same_time(house):
             approvals.append(gate.redeem(operation.id, OPERATOR, minted.token, minted.second_word))
         await asyncio.gather(*approvals)
     assert order == ["begin", "end", "begin", "end"]
+
+
+async def test_a_released_run_is_counted_anew_and_a_restart_forgets_no_refusal(house):
+    async def refuse(gate, number):
+        house.clock.forward(seconds=1)
+        await gate.run(house.request("no:such", f"t1.{number}.0.0"), lambda _p: None)
+        return [item.target for item in await gate.takeovers()]
+
+    async with house.open() as gate:
+        assert [await refuse(gate, number) for number in range(2)] == [[], []]
+    async with house.open() as gate:
+        assert await refuse(gate, 2) == ["t1"]
+        house.clock.forward(seconds=1)
+        await gate.release("t1", OPERATOR)
+        assert [await refuse(gate, number) for number in range(3, 6)] == [[], [], ["t1"]]
+
+
+async def test_a_released_target_may_be_repaired_twice_again(house):
+    target = str(house.data)
+    async with house.open() as gate:
+        for number in range(2):
+            await repaired(house, gate, f"t1.{number}.0.0")
+        await gate.run(house.cleanup("t1.2.0.0"), lambda _p: None)
+        house.clock.forward(minutes=1)
+        await gate.release(target, OPERATOR)
+        house.clock.forward(minutes=1)
+        ended = [(await repaired(house, gate, f"t1.{number}.0.0")).status for number in range(3, 5)]
+        again = await gate.run(house.cleanup("t1.5.0.0"), lambda _p: None)
+    assert ended == [ResultStatus.SUCCEEDED] * 2
+    assert again.reason.endswith(f"a person has {target} from now on")
+
+
+async def test_a_third_repair_of_one_target_is_the_third_in_whatever_words_it_is_asked_for(house):
+    async with house.open() as gate:
+        for number in range(2):
+            await repaired(house, gate, f"t1.{number}.0.0")
+        asked = house.request("fs:cleanup", "t2.1.0.0", path=str(house.data), older_than_s=7200)
+        third = await gate.run(asked, lambda _p: None)
+    assert third.status is ResultStatus.REFUSED
+    assert "a person has" in third.reason
+
+
+async def test_a_takeover_is_in_the_audit_log_once_with_its_reason(house):
+    async with house.open() as gate:
+        for number in range(5):
+            await gate.run(house.request("no:such", f"t1.{number}.0.0"), lambda _p: None)
+    begun = [one for one in read_records(house.folder / "audit") if one["kind"] == "takeover.begun"]
+    assert [(one["target"], one["reason"]) for one in begun] == [("t1", "3 requests in a row were refused")]
+
+
+async def test_what_waited_when_its_target_was_taken_over_is_neither_shown_nor_confirmed(house):
+    async with house.open() as gate:
+        task, operation = await waiting(gate, house.cleanup())
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        for number in range(3):
+            await gate.run(house.request("no:such", f"t1.9.{number}.0"), lambda _p: None)
+        with pytest.raises(Stopped, match="a person has t1"):
+            await gate.redeem(operation.id, OPERATOR, minted.token, minted.second_word)
+        with pytest.raises(Stopped, match="a person has t1"):
+            await gate.show(operation.id, OPERATOR)
+        task.cancel()
+    assert [name for name, _job in house.sandbox.ran] == ["fs_targets", "fs_targets"]
+
+
+async def test_each_further_confirmation_is_a_word_more(house):
+    async with house.open() as gate:
+        request = house.cleanup().model_copy(update={"extra_confirmations": 2})
+        task, operation = await waiting(gate, request)
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        words = minted.second_word.split()
+        with pytest.raises(Stopped, match="not the word"):
+            await gate.redeem(operation.id, OPERATOR, minted.token, words[0])
+        task.cancel()
+    assert len(words) == 3
+
+
+RESET = """\
+name = "test:reset"
+description = "Resets a service, for the tests of what is confirmed twice."
+effect = "change"
+permission = "internal"
+preview = "fs:cleanup_preview"
+executable = "/usr/bin/cat"
+argv = ["{unit}", "{path}"]
+[args.unit]
+type = "unit"
+description = "The unit"
+[args.path]
+type = "path"
+description = "The folder"
+roots = ["/tmp"]
+"""
+
+
+async def test_a_change_of_a_service_needs_the_word_too(house):
+    (house.layers[1] / "commands").mkdir()
+    (house.layers[1] / "commands" / "preview.toml").write_text(
+        RESET.replace("test:reset", "test:see").replace('"change"', '"read"').replace('preview = "fs', '# "')
+    )
+    text = RESET.replace("fs:cleanup_preview", "test:see")
+    (house.layers[1] / "commands" / "reset.toml").write_text(text)
+    house.sandbox.answers["/usr/bin/cat"] = Ended(0, b"1 7 1 8 0 33188 1000 1000 1 a\0", b"", 1.0)
+    async with house.open() as gate:
+        request = house.request("test:reset", unit="nginx.service", path=str(house.data))
+        task, operation = await waiting(gate, request)
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        task.cancel()
+    assert len(minted.second_word.split()) == 1
+
+
+async def test_a_dry_run_of_what_only_a_person_may_do_leaves_no_ticket(house):
+    (house.layers[1] / "commands").mkdir()
+    (house.layers[1] / "commands" / "ticket.toml").write_text(TICKET)
+    async with house.open() as gate:
+        request = house.request("unit:restart_by_hand", unit="nginx.service")
+        result = await gate.run(request.model_copy(update={"dry_run": True}), lambda _p: None)
+        assert await gate.queue() == []
+    assert result.status is ResultStatus.SUCCEEDED
+    assert result.reason.startswith("dry run: would wait for a person")
