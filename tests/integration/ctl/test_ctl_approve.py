@@ -31,7 +31,8 @@ def test_whether_it_can_be_undone_stands_beside_the_token_in_both_languages(benc
     ):
         bench.executor.answers["approve.show"] = operation(impact=impact)
         terminal = bench.on_terminal("--lang", lang, "approve", ID, columns=140)
-        assert words in terminal.read_until(TOKEN)
+        # Only at the question: what is typed before it is dropped.
+        assert words in terminal.read_until(QUESTION if lang == "en" else "则不批准：")
         terminal.type("\n")
         assert terminal.end() == 4
 
