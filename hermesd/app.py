@@ -30,6 +30,7 @@ from hermesd.pipeline.follow import Followers
 from hermesd.pipeline.hands import ExecutorHands
 from hermesd.pipeline.inbox import Inbox
 from hermesd.pipeline.kit import Kit
+from hermesd.pipeline.probing import CommandProbe
 from hermesd.pipeline.resolutions import Resolutions
 from hermesd.pipeline.runner import Runner
 from hermesd.sources.base import Source
@@ -112,7 +113,14 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
             "deadman": lambda: DeadManSource(ear, StoredMemory(store, "deadman")),
         }
         make = source_maker(
-            zygote, platform.node(), metrics, environ, built_in, sessions=sessions, bulletin=kit.bulletin
+            zygote,
+            platform.node(),
+            metrics,
+            environ,
+            built_in,
+            sessions=sessions,
+            bulletin=kit.bulletin,
+            run_command=CommandProbe(hands),
         )
         supervisor = Supervisor(make, metrics)
 

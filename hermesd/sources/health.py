@@ -11,47 +11,31 @@ asking it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import logging
-import socket
-import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
 import aiohttp
 
 from hermesd.events import Event, EventStatus
 from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, utc_now
-from hermesd.sources.settings import Check, HealthSettings
+from hermesd.sources.health_asking import Asker
+from hermesd.sources.health_found import Condition, Found, RunCommand, no_commands
+from hermesd.sources.readings import Told, is_due
+from hermesd.sources.settings_health import Check, HealthSettings
 
 log = logging.getLogger("hermesd.sources.health")
 
 CHECK_TYPE: Final = "health.check"
 UNKNOWN_TYPE: Final = "health.unknown"
+LATENCY_TYPE: Final = "health.latency"
+CERTIFICATE_TYPE: Final = "health.certificate"
 SHORTEST_REST_S: Final = 0.05
-_FINE: Final = range(200, 400)
-
-
-class Condition(StrEnum):
-    """What one probe found, and what a check is believed to be."""
-
-    UP = "up"
-    DOWN = "down"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The outcome of one probe, with the reason in words."""
-
-    condition: Condition
-    reason: str
+_LEAST_CHANGE: Final = 0.1
+"""A latency is told again when it changed by so much of itself, or when its last telling is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +71,10 @@ def what_to_tell(state: CheckState, now: datetime, refresh_s: float, times: int)
 
 
 class HealthSource:
-    """Asks each check every ``interval_s``. ``ask`` does the asking, where tests want another one."""
+    """Asks each check in its own time.
+
+    ``run_command`` is the door to the executor; ``ask`` does the asking, where tests want another one.
+    """
 
     kind = "health"
 
@@ -99,6 +86,7 @@ class HealthSource:
         now: Now = utc_now,
         sleep: Sleep = asyncio.sleep,
         ask: Asking | None = None,
+        run_command: RunCommand = no_commands,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -106,6 +94,8 @@ class HealthSource:
         self._now = now
         self._sleep = sleep
         self._ask = ask
+        self._run_command = run_command
+        self._told: dict[tuple[str, str], Told] = {}
         self._ids = EventIds(settings.name)
         self._states = {check.name: CheckState() for check in settings.check}
 
@@ -113,7 +103,7 @@ class HealthSource:
         """Check until cancelled: one task and one clock for each check."""
         connector = aiohttp.TCPConnector(force_close=True, use_dns_cache=False)
         async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
-            ask = self._ask or Asker(session).ask
+            ask = self._ask or Asker(session, self._run_command).ask
             for check in self._settings.check:
                 group.create_task(self._watch(check, ask, deliver), name=f"health-{check.name}")
 
@@ -121,20 +111,57 @@ class HealthSource:
         while True:
             began = time.monotonic()
             await self._look(check, await ask(check), deliver)
-            rest = self._settings.interval_s - (time.monotonic() - began)
+            rest = (check.every_s or self._settings.interval_s) - (time.monotonic() - began)
             await self._sleep(max(rest, SHORTEST_REST_S))
 
     async def _look(self, check: Check, found: Found, deliver: Deliver) -> None:
         state = decide(self._states[check.name], found, check.times)
         now = self._now()
         saying = what_to_tell(state, now, self._settings.refresh_s, check.times)
-        if saying is not None:
+        events = [self._event(check, saying, found, state, now)] if saying else []
+        readings = list(self._readings(check, found, now))
+        if events or readings:
             try:
-                await deliver([self._event(check, saying, found, state, now)])
-                state = replace(state, told=saying, told_at=now)
+                await deliver([*events, *readings])
+                state = replace(state, told=saying, told_at=now) if saying else state
+                for one in readings:
+                    self._told[one.type, check.name] = Told(now, one.status, one.value)
             except InboxFull as full:
                 log.warning("%s: %s is told in the next round: %s", self.name, check.name, full)
         self._states[check.name] = state
+
+    def _readings(self, check: Check, found: Found, now: datetime) -> Iterator[Event]:
+        """Yield what was measured of an answer, where it is worth telling."""
+        latency, days = found.latency_ms, found.certificate_days
+        if latency is not None and found.condition is not Condition.UNKNOWN:
+            text = f"{check.url} took {latency:.0f} ms to answer"
+            yield from self._due(check, LATENCY_TYPE, latency, "ms", text, now)
+        if days is not None:
+            text = f"the certificate of {check.url} is valid for {days:.1f} more days"
+            yield from self._due(check, CERTIFICATE_TYPE, days, "days", text, now)
+
+    def _due(
+        self, check: Check, kind: str, value: float, unit: str, text: str, now: datetime
+    ) -> Iterator[Event]:
+        told = self._told.get((kind, check.name))
+        change = _LEAST_CHANGE * abs(told.value or 0.0) if told else 0.0
+        if is_due(told, EventStatus.READING, value, now, max(change, 0.5), self._settings.refresh_s):
+            yield Event(
+                id=self._ids.next(),
+                source=self.name,
+                type=kind,
+                time=now,
+                subject=check.name,
+                labels=self._labels(check),
+                status=EventStatus.READING,
+                severity=check.severity,
+                value=value,
+                unit=unit,
+                text=text,
+            )
+
+    def _labels(self, check: Check) -> dict[str, str]:
+        return {**check.labels, "host": self._host, "check": check.name, "target": check.url}
 
     def _event(
         self, check: Check, saying: Condition, found: Found, state: CheckState, now: datetime
@@ -147,68 +174,13 @@ class HealthSource:
             type=UNKNOWN_TYPE if unknown else CHECK_TYPE,
             time=now,
             subject=check.name,
-            labels={**check.labels, "host": self._host, "check": check.name, "target": check.url},
+            labels=self._labels(check),
             status=EventStatus.READING if unknown else firing,
             severity=check.severity,
             value=float(state.failed) if unknown else None,
             unit="failures" if unknown else "",
             text=_words(check, saying, found, state),
         )
-
-
-class Asker:
-    """Asks targets over one shared HTTP session, each within its check's timeout."""
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def ask(self, check: Check) -> Found:
-        """Probe once. Never raises for anything that a target or the network does."""
-        asking = self._ask_tcp if check.url.startswith("tcp:") else self._ask_http
-        try:
-            async with asyncio.timeout(check.timeout_s):
-                return await asking(check)
-        except TimeoutError:
-            return Found(Condition.UNKNOWN, f"no answer within {check.timeout_s:g} s")
-        except (OSError, aiohttp.ClientError, ValueError) as error:
-            return _found_in(error)
-
-    async def _ask_http(self, check: Check) -> Found:
-        verify: ssl.SSLContext | bool = check.verify_tls
-        async with self._session.get(check.url, allow_redirects=False, ssl=verify) as answer:
-            fine = answer.status in check.expect if check.expect else answer.status in _FINE
-        return Found(Condition.UP if fine else Condition.DOWN, f"answered {answer.status}")
-
-    async def _ask_tcp(self, check: Check) -> Found:
-        target = urlsplit(check.url)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(target.hostname, target.port, type=socket.SOCK_STREAM)
-        await reach([address[:2] for *_rest, address in found])
-        return Found(Condition.UP, "accepted a connection")
-
-
-async def reach(addresses: Sequence[tuple[Any, ...]]) -> None:
-    """Connect to the first address that accepts. Raise what the others did: a refusal if all refused."""
-    faults: list[OSError] = []
-    for host, port in addresses:
-        try:
-            _reader, writer = await asyncio.open_connection(host, port)
-        except OSError as error:
-            faults.append(error)
-            continue
-        writer.close()
-        with contextlib.suppress(OSError):  # how it ends changes nothing: it was accepted
-            await writer.wait_closed()
-        return
-    raise next((one for one in faults if not isinstance(one, ConnectionRefusedError)), faults[0])
-
-
-def _found_in(error: Exception) -> Found:
-    """Read a failed attempt: a refusal is the target's own answer, anything else only a failed probe."""
-    number = getattr(error, "errno", None)
-    if number == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
-        return Found(Condition.DOWN, "refused the connection")
-    return Found(Condition.UNKNOWN, str(error) or type(error).__name__)
 
 
 def _words(check: Check, saying: Condition, found: Found, state: CheckState) -> str:

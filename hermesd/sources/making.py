@@ -6,15 +6,23 @@ This module must never start anything: the supervisor does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 from hermesd.sources.base import Source
 from hermesd.sources.bulletin import Bulletin
+from hermesd.sources.health_found import Found, no_commands
 from hermesd.sources.host import HostSource
 from hermesd.sources.probe import Probe
 from hermesd.sources.sessions import Sessions
-from hermesd.sources.settings import BuiltIn, HealthSettings, HostSettings, MqttSettings, SourceSettings
+from hermesd.sources.settings import (
+    BuiltIn,
+    Check,
+    HealthSettings,
+    HostSettings,
+    MqttSettings,
+    SourceSettings,
+)
 from hermesd.sources.supervisor import Make
 from hermesd.sources.zygote import Zygote
 from hermesd.telemetry import Metrics
@@ -29,11 +37,12 @@ def source_maker(
     *,
     sessions: Sessions | None = None,
     bulletin: Bulletin | None = None,
+    run_command: Callable[[Check], Awaitable[Found]] = no_commands,
 ) -> Make:
     """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials.
 
     ``built_in`` makes the sources of the daemon's own, by their kind. ``bulletin`` is what those tell
-    that speak to others too.
+    that speak to others too. ``run_command`` runs a health check's command through the gate.
     """
     kept, news = sessions or Sessions(), bulletin or Bulletin()
 
@@ -49,7 +58,7 @@ def source_maker(
         if isinstance(settings, HealthSettings):
             from hermesd.sources.health import HealthSource  # noqa: PLC0415 - see above
 
-            return HealthSource(settings, host)
+            return HealthSource(settings, host, run_command=run_command)
         from hermesd.sources.webhook import WebhookSource  # noqa: PLC0415 - see above
 
         return WebhookSource(settings, metrics, environ=environ)

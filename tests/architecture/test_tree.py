@@ -15,10 +15,16 @@ PACKAGE = ROOT / "hermesd"
 
 # Each client of the outside world has one home; whoever wants it goes through there.
 HOMES = {
-    "aiohttp": {"agent/http_model.py", "sources/health.py", "sources/webhook.py"},
+    "aiohttp": {
+        "agent/http_model.py",
+        "sources/health.py",
+        "sources/health_asking.py",
+        "sources/webhook.py",
+    },
     "aiomqtt": {"sources/mqtt.py"},
     "apscheduler": {"sources/timetable.py"},
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
+    "dns": {"sources/health_dns.py"},
     "jmespath": {"sources/mapping.py"},
     "paho": {"sources/mqtt.py"},
     "psutil": {"sources/facts.py", "sources/kernel.py"},

@@ -1,8 +1,16 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from hermesd.confd import named, read_folder, shipped
+from hermesd.events import Event, EventStatus
+from hermesd.rules.engine import judge
+from hermesd.rules.rule import Rule
 from hermesd.sources.base import InboxFull
-from hermesd.sources.health import Condition, Found, HealthSource
-from hermesd.sources.settings import Check, HealthSettings
+from hermesd.sources.health import HealthSource
+from hermesd.sources.health_found import Condition, Found
+from hermesd.sources.settings_health import Check, HealthSettings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 UP = Found(Condition.UP, "answered 200")
@@ -97,3 +105,52 @@ async def test_an_unknown_answer_carries_how_many_probes_failed_in_a_row():
     await bench.look(FAILED)
     (event,) = bench.delivered
     assert (event.value, event.unit) == (1.0, "failures")
+
+
+async def test_a_latency_is_a_reading_that_is_told_when_it_changed_by_a_tenth():
+    bench = Bench()
+    quick, slower, slow = (replace(UP, latency_ms=ms) for ms in (100.0, 105.0, 112.0))
+    await bench.look(quick, slower, slow)
+    found = [one for one in bench.delivered if one.type == "health.latency"]
+    assert [(one.value, one.unit, one.status.value) for one in found] == [
+        (100.0, "ms", "reading"),
+        (112.0, "ms", "reading"),
+    ]
+    assert found[0].labels["check"] == "web"
+
+
+async def test_a_certificate_is_a_reading_in_days_also_while_the_check_is_down():
+    bench = Bench()
+    await bench.look(replace(DOWN, certificate_days=12.5))
+    (found,) = [one for one in bench.delivered if one.type == "health.certificate"]
+    assert (found.value, found.unit) == (12.5, "days")
+
+
+async def test_a_probe_that_failed_tells_no_latency():
+    bench = Bench()
+    await bench.look(replace(FAILED, latency_ms=5000.0))
+    assert [one.type for one in bench.delivered] == ["health.unknown"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "wrong", "between", "right"),
+    [
+        ("certificate", "health.certificate", 13.0, 17.0, 80.0),
+        ("health-slow", "health.latency", 2500.0, 1500.0, 90.0),
+    ],
+)
+def test_the_shipped_rules_open_hold_and_clear(rule, kind, wrong, between, right):
+    (judged,) = [
+        found for found in (named(one).read(Rule) for one in read_folder([shipped()], "rules"))
+        if found.name == rule
+    ]  # fmt: skip
+    state, now, kinds = None, START, []
+    for value in (right, wrong, wrong, between, right):
+        labels = {"host": "h", "check": "web", "target": "https://shop.example"}
+        event = Event("1", "health", kind, now, labels=labels, status=EventStatus.READING, value=value)
+        verdict, state = judge(judged, event, state, now)
+        kinds.append(verdict.kind.value)
+        now += timedelta(seconds=judged.for_seconds + 1)
+    assert kinds[0] == "below"
+    assert kinds[2] in {"opened", "absorbed"}
+    assert kinds[3:] == ["absorbed", "resolved"]

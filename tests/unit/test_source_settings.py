@@ -9,6 +9,7 @@ from hermesd.sources.settings import HostSettings, MqttSettings, WebhookSettings
 
 TOPIC = '\n[[topic]]\nfilter = "a/#"\n'
 CHECK = '\n[[check]]\nname = "web"\n'
+HEALTH = 'kind = "health"' + CHECK
 
 
 def document(text, name="local"):
@@ -52,6 +53,22 @@ def test_what_ships_is_valid_and_only_the_host_source_is_on():
         ('kind = "mqtt"\nusername = "u"\npassword = {}' + TOPIC, 3, "name exactly one"),
         ('kind = "webhook"\nlisten = "0.0.0.0"', 0, "beyond loopback needs a token"),
         ('kind = "webhook"\nlisten = ""', 0, "nobody could reach it"),
+        (HEALTH + 'url = "ftp://x"', 2, "url: want http://"),
+        (HEALTH + 'url = "tls://x"', 2, "tls needs a port"),
+        (HEALTH + 'url = "dns://192.0.2.1/"', 2, "dns needs a name"),
+        (HEALTH + 'url = "command:rm -rf"', 2, "or command:NAME"),
+        (HEALTH + 'url = "tcp://x:1"\nbody = "a"', 2, "body means nothing for tcp:"),
+        (HEALTH + 'url = "http://x/"\nbody = "("', 2, "body is no regular expression"),
+        (
+            'kind = "health"' + CHECK + 'url = "https://x/"\nverify_tls = false\nca_file = "/a"',
+            2,
+            "ca_file means nothing with",
+        ),
+        (
+            'kind = "health"' + CHECK + 'url = "dns:///x"\nrecord = "MX"',
+            2,
+            "asked for addresses only",
+        ),
         (
             'kind = "webhook"\nlisten = "0.0.0.0"\ntls = { cert_file = "c", key_file = "k" }',
             0,
@@ -83,9 +100,9 @@ def test_what_ships_is_valid_and_only_the_host_source_is_on():
         ('kind = "mqtt"' + TOPIC + 'mode = "text"\nmap = { value = "a" }', 0, "map means nothing"),
         ('kind = "mqtt"' + TOPIC + 'fields = ["a"]', 0, "fields and timestamp_unit mean nothing"),
         ('kind = "mqtt"' + TOPIC + '[publish]\nprefix = "a/#"', 5, "match pattern"),
-        ('kind = "health"' + CHECK + 'url = "ftp://x"', 0, "url: want http://"),
-        ('kind = "health"' + CHECK + 'url = "tcp://x"', 0, "tcp needs a port"),
-        ('kind = "health"' + CHECK + 'url = "http://u:p@x"', 0, "credentials do not belong"),
+        (HEALTH + 'url = "ftp://x"', 0, "url: want http://"),
+        (HEALTH + 'url = "tcp://x"', 0, "tcp needs a port"),
+        (HEALTH + 'url = "http://u:p@x"', 0, "credentials do not belong"),
         ('kind = "health"' + 2 * (CHECK + 'url = "http://x"'), 0, "two checks have the same name"),
     ],
 )
