@@ -23,6 +23,7 @@ _BY_TYPE: Final = {
     "host.memory": ("memory",),
     "host.swap": ("memory",),
     "host.inodes": ("disk",),
+    "host.full_in": ("disk",),
     "host.load": ("load",),
     "host.cpu": ("load",),
     "host.pressure": ("load", "memory", "disk"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hermesd.sources.growth import EVERY_S, WINDOW_S, full_in
 from hermesd.sources.readings import Facts, Measure, Read, Reading, Sample, bytes_in_words
 
 PERCENT: Final = "percent"
@@ -17,6 +18,7 @@ FLAG: Final = "flag"
 COUNT: Final = "count"
 SECONDS: Final = "seconds"
 CELSIUS: Final = "celsius"
+HOURS: Final = "hours"
 
 OOM_WINDOW_S: Final = 600.0
 """An OOM kill is told for so long, so that a rule that asks for none clears after it."""
@@ -120,6 +122,7 @@ def pressure_measure(resource: str, stall: str) -> Measure:
     return Measure("host.pressure", PERCENT, _now(read))
 
 
+FULL_IN: Final = Measure("host.full_in", HOURS, full_in, keep_s=WINDOW_S, every_s=EVERY_S)
 INODES: Final = Measure("host.inodes", PERCENT, _now(_inodes))
 CPU: Final = Measure("host.cpu", PERCENT, _cpu, keep_s=1.0)
 DESCRIPTORS: Final = Measure("host.descriptors", PERCENT, _now(_descriptors))

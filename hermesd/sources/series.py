@@ -61,6 +61,8 @@ def _of_mounts(settings: HostSettings, mounts: Sequence[Mount]) -> Iterator[Seri
         path, ask = _clean(mount.path), f"filesystem:{mount.path}"
         labels = (("path", path), ("device", _clean(mount.device)), ("fstype", mount.fstype))
         yield Series(measures.FILESYSTEM, ask, path, labels, settings.filesystems.min_change)
+        if settings.growth.enabled:
+            yield Series(measures.FULL_IN, ask, path, labels, settings.growth.min_change)
         if settings.inodes.enabled:
             yield Series(measures.INODES, ask, path, labels, settings.inodes.min_change)
         yield Series(measures.READ_ONLY, mount_name(mount.path), path, labels)

@@ -51,6 +51,7 @@ class HostSettings(NamedSource):
     memory: Level = Level()
     swap: Level = Level()
     load: Level = Level()
+    growth: Level = Level(min_change=0.1)
     inodes: Level = Level(min_change=0.5)
     cpu: Level = Level(min_change=5.0)
     pressure: Level = Level()

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -467,3 +467,26 @@ async def test_the_clock_is_read_as_the_kernel_lays_it_out(started):
     assert found["kept"] == (not status & 0x40)
     assert found["most_s"] == pytest.approx(most / 1e6, abs=0.1)
     assert found["offset_s"] == pytest.approx(offset / (1e9 if status & 0x2000 else 1e6), abs=0.1)
+
+
+async def test_a_disk_that_really_fills_says_in_how_many_hours_it_is_full(started, small_disk):
+    clock = [datetime(2026, 1, 1, tzinfo=UTC)]
+    settings = HostSettings(
+        kind="host",
+        name="host",
+        **{**OFF, "growth": Level()},
+        filesystems=Filesystems(only=(str(small_disk),)),
+    )
+    source = HostSource(settings, Probe(started()), "web1", now=lambda: clock[0])
+    told = []
+
+    async def deliver(events):
+        told.extend(one for one in events if one.type == "host.full_in")
+
+    for minute in range(13):
+        (small_disk / str(minute)).write_bytes(b"x" * 524_288)
+        await source.round(deliver)
+        clock[0] += timedelta(minutes=1)
+    left = int(output_of("df", "--output=avail", "--block-size=1", small_disk).split()[-1])
+    assert told[-1].unit == "hours"
+    assert told[-1].value == pytest.approx(left / 524_288 / 60, rel=0.05)

@@ -92,6 +92,56 @@ def test_a_host_without_sensors_has_no_temperature():
     assert value(measures.TEMPERATURE, at(0, celsius=61.5, sensor="coretemp")) == 61.5
 
 
+def filling(minutes, per_minute, left=100_000_000_000, earlier=()):
+    """Return what a file system says each minute that loses so many bytes a minute."""
+    return [
+        *earlier,
+        *(
+            at(60 * (len(earlier) + minute), size_bytes=1, available_bytes=left - minute * per_minute)
+            for minute in range(minutes)
+        ),
+    ]
+
+
+def last_of(samples, measure=measures.FULL_IN):
+    kept, found = (), None
+    for sample in samples:
+        found = measure.read(sample, kept)
+        kept = keep(kept, sample, measure.keep_s, measure.every_s)
+    assert len(kept) <= 62
+    return found
+
+
+def test_a_file_system_that_loses_a_gigabyte_a_minute_is_full_when_arithmetic_says():
+    found = last_of(filling(31, 1_000_000_000))
+    assert found.value == 1.2  # 70 GB at 60 GB an hour
+    assert found.text == "full in 1.2 h: 70.0 GB are left, and 60.0 GB an hour become used"
+
+
+def test_nothing_is_said_of_growth_before_ten_minutes_have_been_seen():
+    assert last_of(filling(10, 1_000_000_000)) is None
+    assert last_of(filling(11, 1_000_000_000)).value == 1.5
+
+
+def test_what_does_not_grow_or_shrinks_or_takes_more_than_a_week_is_a_week():
+    for per_minute in (0, -1_000_000_000, 1_000_000):
+        assert last_of(filling(60, per_minute)).value == 168
+
+
+def test_growth_that_ended_is_forgotten_within_the_hour():
+    grown = filling(30, 1_000_000_000)
+    assert last_of(filling(62, 0, 70_000_000_000, grown)).value == 168
+
+
+def test_a_cleanup_that_freed_more_than_was_written_is_no_growth():
+    grown = filling(30, 1_000_000_000)
+    assert last_of(filling(5, 1_000_000_000, 150_000_000_000, grown)).value == 168
+
+
+def test_a_week_of_one_file_system_is_remembered_in_an_hours_samples():
+    assert last_of(filling(60 * 24 * 7, 0)).value == 168
+
+
 LABELS = {"host": "h", "path": "/srv", "device": "/dev/sdb1", "resource": "io", "stall": "full", "unit": "a"}
 
 
@@ -112,6 +162,7 @@ def verdicts(rule, kind, values):
     ("rule", "kind", "wrong", "between", "right"),
     [
         ("disk-full", "host.filesystem", 81, 78, 74),
+        ("disk-full-soon", "host.full_in", 3, 8, 13),
         ("inodes", "host.inodes", 91, 87, 84),
         ("read-only", "host.read_only", 1, 1, 0),
         ("memory", "host.memory", 96, 90, 84),
