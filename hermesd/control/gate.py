@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from hermesd.audit import AuditError, AuditLog
 from hermesd.control import host
@@ -25,6 +25,7 @@ from hermesd.control.permits import approval_fault
 from hermesd.control.preview import Preview
 from hermesd.control.quarantine import Quarantine
 from hermesd.control.redaction import Redactor
+from hermesd.control.removed import removed_by
 from hermesd.control.sandbox.base import Container, Sandbox
 from hermesd.control.settings import Policy
 from hermesd.control.takeover import Hands
@@ -263,6 +264,14 @@ class Gate:
         if not await self._close(operation, OperationStatus.DENIED, uid, reason):
             raise NotPending(operation_id)
         flight.decide(OperationStatus.DENIED)
+
+    async def removed(self, operation_id: str, offset: int, limit: int) -> dict[str, Any]:
+        """Return what an operation removed, file by file. Raise NotPending when it removed nothing."""
+        found = await self._ledger.ended(operation_id)
+        told = removed_by(*found, offset, limit) if found else None
+        if told is None:
+            raise NotPending(operation_id)
+        return told
 
     async def queue(self) -> list[Operation]:
         """Return the tickets that wait for a person's own hands, oldest first."""

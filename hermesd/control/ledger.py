@@ -43,6 +43,10 @@ CREATE INDEX IF NOT EXISTS requests_of_task ON requests (task_id);
 CREATE TABLE IF NOT EXISTS kept (operation TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS operations_open ON operations (status) WHERE status IN ('pending', 'ticket');
 """
+_OPERATIONS: Final = (
+    "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at, o.decided_by,"
+    " o.reason, r.result FROM operations o JOIN requests r USING (request_id)"
+)
 
 
 class LedgerError(Exception):
@@ -257,6 +261,10 @@ class Ledger:
         """Nothing is held of an operation any more."""
         await self._do(lambda: self._write("DELETE FROM kept WHERE operation = ?", (operation,)))
 
+    async def ended(self, operation_id: str) -> tuple[Operation, CommandResult | None] | None:
+        """Return an operation whatever became of it, and its request's result if there is one."""
+        return await self._do(lambda: self._ended(operation_id))
+
     def _connection(self) -> sqlite3.Connection:
         if self._db is None:
             raise LedgerError("the ledger is not open")
@@ -341,14 +349,14 @@ class Ledger:
 
     def _operations(self, statuses: tuple[OperationStatus, ...]) -> list[Operation]:
         marks = ", ".join("?" * len(statuses))
-        rows = self._connection().execute(
-            "SELECT o.id, r.request, o.status, o.impact, o.manifest, o.created_at, o.expires_at,"  # noqa: S608
-            " o.decided_by, o.reason"
-            f" FROM operations o JOIN requests r USING (request_id) WHERE o.status IN ({marks})"
-            " ORDER BY o.created_at",
-            statuses,
-        )
-        return [_operation(row) for row in rows]
+        query = f"{_OPERATIONS} WHERE o.status IN ({marks}) ORDER BY o.created_at"
+        return [_operation(row) for row in self._connection().execute(query, statuses)]
+
+    def _ended(self, operation_id: str) -> tuple[Operation, CommandResult | None] | None:
+        row = self._connection().execute(f"{_OPERATIONS} WHERE o.id = ?", (operation_id,)).fetchone()
+        if row is None:
+            return None
+        return _operation(row), CommandResult.model_validate_json(row[9]) if row[9] else None
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> int:
         return self._connection().execute(statement, values).rowcount

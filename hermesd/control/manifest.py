@@ -24,10 +24,14 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of a manifest: its path beneath the root as bytes, and its size in bytes."""
+    """One file of a manifest: its path beneath the root as bytes, and what it was (``mode``: st_mode)."""
 
     path: bytes
     size_bytes: int
+    mtime_ns: int
+    mode: int
+    uid: int
+    gid: int
 
 
 def read_manifest(data: bytes) -> tuple[Entry, ...]:
@@ -43,7 +47,8 @@ def _entry(record: bytes) -> Entry:
     fields = record.split(b" ", _FIELDS - 1)
     if len(fields) != _FIELDS or not all(field.isdigit() for field in fields[:-1]) or not fields[-1]:
         raise ManifestError("the preview's list holds a record that cannot be read")
-    return Entry(path=fields[-1], size_bytes=int(fields[2]))
+    size, mtime_ns, mode, uid, gid = (int(fields[place]) for place in (2, 4, 5, 6, 7))
+    return Entry(fields[-1], size, mtime_ns, mode, uid, gid)
 
 
 def impact_of(data: bytes, root: str) -> Impact:

@@ -148,6 +148,7 @@ class OperatorDesk:
             Kind.QUEUE_CLOSE: self._close,
             Kind.RELEASE: self._release,
             Kind.KEPT: self._kept,
+            Kind.REMOVED: self._removed,
             Kind.AUDIT_VERIFY: self._verify,
         }
 
@@ -252,6 +253,14 @@ class OperatorDesk:
     async def _kept(self, _peer: Peer, _payload: dict[str, Any]) -> dict[str, Any]:
         return {"kept": [kept.model_dump(mode="json") for kept in self._gate.quarantine.all()]}
 
+    async def _removed(self, _peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
+        operation_id = _text(payload, "id")
+        offset, limit = _whole(payload, "offset", 0, 10_000_000), _whole(payload, "limit", 50, 1000)
+        try:
+            return await self._gate.removed(operation_id, offset, limit)
+        except NotPending:
+            raise RequestError(Code.NOT_FOUND, f"{operation_id} removed nothing") from None
+
     async def _take(self, peer: Peer, payload: dict[str, Any]) -> dict[str, Any]:
         return await self._ticket(peer, payload, OperationStatus.TAKEN)
 
@@ -314,6 +323,13 @@ def _told(result: CommandResult) -> str:
 
 def _not_pending(operation_id: str) -> RequestError:
     return RequestError(Code.NOT_FOUND, f"{operation_id} does not wait for anybody")
+
+
+def _whole(payload: dict[str, Any], name: str, default: int, most: int) -> int:
+    value = payload.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise RequestError(Code.BAD_REQUEST, f"{name}: a whole number from 0 to {most} is needed")
+    return value
 
 
 def _text(payload: dict[str, Any], name: str, default: str | None = None) -> str:

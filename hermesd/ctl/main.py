@@ -21,6 +21,7 @@ from hermesd.ctl.events import emit, explain, schedules
 from hermesd.ctl.exits import Exit, Stop
 from hermesd.ctl.options import Group, option, with_session
 from hermesd.ctl.queue import HELP_RELEASE, queue, release_target
+from hermesd.ctl.removed import removed
 from hermesd.ctl.screen import Line, Tone
 from hermesd.ctl.session import Session
 from hermesd.ctl.silence import silence
@@ -133,6 +134,7 @@ def deny(session: Session, operation: str, reason: str) -> Exit:
 cli.add_command(queue)
 cli.add_command(silence)
 cli.add_command(undo)
+cli.add_command(removed)
 
 
 @cli.command("release", words=HELP_RELEASE)

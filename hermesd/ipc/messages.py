@@ -6,7 +6,8 @@ pause, resume, cancel, undo, reload, audit.verify and what `Kind` lists beside t
 `agent.sock`, in the executor, for the agent's uid alone: catalogue, command.request, command.cancel.
 
 `operator.sock`, in the executor, for operators and never for the agent's uid: status, commands,
-approvals, approve.show, approve.redeem, deny, queue, queue.take, queue.close, release, kept, audit.verify.
+approvals, approve.show, approve.redeem, deny, queue, queue.take, queue.close, release, kept, removed,
+audit.verify.
 
 Every request is one envelope with status `created`. It is answered by any number of envelopes of
 status `running` and then exactly one of `succeeded` or `failed`; a failed one carries
@@ -61,6 +62,7 @@ class Kind(StrEnum):
     QUEUE_CLOSE = "queue.close"
     RELEASE = "release"
     KEPT = "kept"
+    REMOVED = "removed"
     UNDO = "undo"
     ERROR = "error"
 

@@ -40,6 +40,7 @@ class Words:
     ticketed: str
     cause: str
     gained: str
+    undoable: str
     skipped: str
     would: str
     last_seen: str
@@ -78,6 +79,7 @@ EN: Final = Words(
     ticketed="Only a person may do the rest: {reason}",
     cause="Cause: {cause}",
     gained="Gained: {size} given back by {files} removed files ({command}).",
+    undoable="What was removed can be brought back for {hours} h: hermesctl undo",
     skipped="{files} files were left alone.",
     would="Not done: {text}",
     last_seen="Seen last: {command}: {summary}",
@@ -116,6 +118,7 @@ ZH: Final = Words(
     ticketed="其余操作只能由人工完成：{reason}",
     cause="原因：{cause}",
     gained="成果：删除 {files} 个文件，释放 {size}（{command}）。",
+    undoable="{hours} 小时内可以恢复已删除的文件：hermesctl undo",
     skipped="{files} 个文件未动。",
     would="未执行：{text}",
     last_seen="最近看到：{command}：{summary}",

@@ -193,6 +193,9 @@ async def test_what_does_not_fit_into_the_quarantine_is_not_lost(pair, as_agent)
         assert gain["files_removed"] == len(before) - len(now_in(pair))
         left = now_in(pair)
         assert left == {name: before[name] for name in left}
+        files = (await pair.executor("removed", id="op-t1.1.0.1"))["files"]
+        assert len([file for file in files if file["fate"] == "skipped"]) == len(left)
+        assert len([file for file in files if file["fate"] == "removed"]) == gain["files_removed"]
         (folder / "somebody").unlink()
         await restore(pair, as_agent, "op-t1.1.0.1")
         assert now_in(pair) == before
@@ -325,6 +328,25 @@ async def test_a_person_lists_what_can_be_undone_asks_for_it_and_confirms_it_lik
     assert "5 files put back, 45.0 kB; 0 skipped, 0 still kept." in told
     again = await hermesctl(pair, "undo", "op-t1.1.0.1", expected=5)
     assert "nothing is kept of op-t1.1.0.1" in again
+
+
+async def test_what_was_removed_is_listed_file_by_file_long_after_with_or_without_a_way_back(pair, as_agent):
+    await pair.start("executor")
+    before = lay(pair)
+    await remove(pair, as_agent)
+    listed = json.loads(await hermesctl(pair, "--json", "removed", "op-t1.1.0.1"))
+    assert (listed["total"], listed["root"], listed["unnamed"]) == (len(ODD), str(pair.data), 0)
+    for file in listed["files"]:
+        path = bytes.fromhex(file["path_hex"]) if "path_hex" in file else None
+        name = (path or file["path"].replace("\\n", "\n").encode()).removeprefix(b"cache/")
+        content, mode, uid, gid, _mtime_ns = before.pop(name)
+        assert file["fate"] == "removed"
+        assert (file["size_bytes"], file["uid"], file["gid"]) == (len(content), uid, gid)
+        assert (file["mode"], file["mtime"]) == (f"{mode & 0o7777:04o}", "2001-09-09T01:46:40+00:00")
+    assert before == {}
+    page = await hermesctl(pair, "removed", "op-t1.1.0.1", "--limit", "2")
+    assert "go on with: hermesctl removed op-t1.1.0.1 --offset 2" in page
+    assert "removed nothing" in await hermesctl(pair, "removed", "op-t9.9.9.9", expected=5)
 
 
 async def test_a_sentence_that_asks_for_an_undo_gets_one_proposed(pair, quarantine, as_agent):

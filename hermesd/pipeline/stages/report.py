@@ -50,6 +50,8 @@ def _gains(observations: Sequence[Observation], words: Words) -> list[str]:
             line = words.gained.format(size=size, files=seen.gain.files_removed, command=seen.command)
             skipped = seen.gain.files_skipped
             lines.append(f"{line} {words.skipped.format(files=skipped)}" if skipped else line)
+            if seen.impact is not None and seen.impact.undo_h:
+                lines.append(words.undoable.format(hours=seen.impact.undo_h))
         elif seen.impact is not None and not seen.succeeded:
             lines.append(words.would.format(text=seen.impact.text))
     return lines
