@@ -19,8 +19,8 @@ from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
 from hermesd.control.flight import Cockpit, Flight
-from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover, in_doubt
-from hermesd.control.outcome import Stopped
+from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover
+from hermesd.control.outcome import Stopped, in_doubt
 from hermesd.control.permits import approval_fault
 from hermesd.control.preview import Preview
 from hermesd.control.quarantine import Quarantine

@@ -21,7 +21,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hermesd.protocol import CommandRequest, CommandResult, Impact, ResultStatus
+from hermesd.control.outcome import in_doubt
+from hermesd.protocol import CommandRequest, CommandResult, Impact
 
 R = TypeVar("R")
 
@@ -374,17 +375,6 @@ class Ledger:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             raise LedgerError(f"{self._path}: {error}") from error
-
-
-def in_doubt(request: CommandRequest) -> CommandResult:
-    """Return the result of a request whose effect a crash left in doubt."""
-    return CommandResult(
-        request_id=request.request_id,
-        task_id=request.task_id,
-        command=request.command,
-        status=ResultStatus.UNKNOWN,
-        reason="the executor ended while this was running: whether it took effect is not known",
-    )
 
 
 def _operation(row: tuple[Any, ...]) -> Operation:

@@ -12,7 +12,7 @@ from hermesd.clocks import StageTimeout
 from hermesd.control.binding import Bound
 from hermesd.control.output import first_line
 from hermesd.control.sandbox.base import Ended
-from hermesd.protocol import Effect, Impact, Rejection, ResultStatus, Stage
+from hermesd.protocol import CommandRequest, CommandResult, Effect, Impact, Rejection, ResultStatus, Stage
 
 WORLD_DIFFERS: Final = 3
 """Exit status of a removal whose world is not the manifest's; it stopped before its first effect."""
@@ -33,6 +33,17 @@ class Stopped(Exception):  # noqa: N818 - an ordinary end on the way, carried to
         self.reason = reason
         self.rejected = rejected
         self.impact = impact
+
+
+def in_doubt(request: CommandRequest) -> CommandResult:
+    """Return the result of a request whose effect a crash left in doubt."""
+    return CommandResult(
+        request_id=request.request_id,
+        task_id=request.task_id,
+        command=request.command,
+        status=ResultStatus.UNKNOWN,
+        reason="the executor ended while this was running: whether it took effect is not known",
+    )
 
 
 def verdict_of(bound: Bound, ended: Ended) -> tuple[ResultStatus, str]:
