@@ -234,7 +234,10 @@ class Progress(Word):
 
 
 class CommandInfo(Word):
-    """What a planner may know of a catalogue entry. ``args_schema`` is JSON Schema, made from the file."""
+    """What a planner may know of a catalogue entry. ``args_schema`` is JSON Schema, made from the file.
+
+    ``runs`` is for people: the program with its arguments' places, or what they are to run themselves.
+    """
 
     name: CommandName
     description: str
@@ -246,6 +249,8 @@ class CommandInfo(Word):
     concurrency_safe: bool = False
     retryable: bool = False
     fallback: str = ""
+    preview: str = ""
+    runs: str = ""
     priority: int = 50
     usable: bool = True
     unusable_reason: str = ""

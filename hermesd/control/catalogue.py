@@ -20,7 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document
-from hermesd.control.redlines import BUS_SOCKET, file_fault, folder_fault, literal_fault, program_fault
+from hermesd.control.redlines import (
+    BUS_SOCKET,
+    file_fault,
+    folder_fault,
+    link_fault,
+    literal_fault,
+    program_fault,
+)
 from hermesd.control.toolfiles import ToolFile
 from hermesd.control.values import Argument, is_required, value_fault
 from hermesd.protocol import CommandInfo, Effect, Permission
@@ -48,7 +55,7 @@ class Output(_Part):
     parser: Literal["text", "table", "key_value", "json_lines", "manifest", "gain"] = "text"
     columns: tuple[str, ...] = ()
     skip_lines: int = Field(default=0, ge=0)
-    max_lines: int = Field(default=200, ge=1, le=2000)
+    max_lines: int = Field(default=200, ge=1, le=200)
     max_bytes: int = Field(default=1 << 20, ge=1024, le=64 << 20)
     relative_to: str = ""
     with_args: tuple[str, ...] = ()
@@ -171,6 +178,8 @@ class Command:
             concurrency_safe=spec.concurrency_safe,
             retryable=spec.retryable,
             fallback=spec.fallback,
+            preview=spec.preview,
+            runs=" ".join((self.program, *spec.argv)) if not spec.ticket else spec.ticket,
             priority=spec.priority,
             usable=not self.unusable,
             unusable_reason=self.unusable,
@@ -297,6 +306,8 @@ def _program(spec: CommandSpec) -> tuple[tuple[int, int, int, int], str]:
     path = TOOLS_FOLDER / f"{spec.tool}.py" if spec.tool else Path(spec.executable)
     try:
         found = path.stat()
+        if spec.executable and (fault := link_fault(spec.executable, str(path.resolve()))):
+            return (0, 0, 0, 0), f"!executable: {fault}"
     except OSError:
         missing = f"tool: there is no {spec.tool}" if spec.tool else ""
         return (0, 0, 0, 0), f"!{missing}" if missing else f"{path} is not installed on this host"

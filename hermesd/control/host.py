@@ -172,7 +172,9 @@ def user_id(name: str) -> int | None:
 
 
 def group_id(name: str) -> int | None:
-    """Return a group's number; None when there is no such group on this host."""
+    """Return a group's number; ``name`` may be a number already. None when there is no such group."""
+    if name.isascii() and name.isdigit():
+        return int(name)
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
@@ -189,13 +191,14 @@ def groups_of(uid: int, gid: int) -> frozenset[int]:
 
 
 def group_names(uid: int) -> frozenset[str]:
-    """Return the names of a user's groups; none for a user that the host does not know."""
+    """Return a user's groups, each by its name and by its number in digits; none for an unknown user."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
         return frozenset()
     names = set()
     for gid in os.getgrouplist(entry.pw_name, entry.pw_gid):
+        names.add(str(gid))
         try:
             names.add(grp.getgrgid(gid).gr_name)
         except KeyError:

@@ -49,9 +49,12 @@ def read_output(
     output: Output, ended: Ended, values: dict[str, JsonValue], redactor: Redactor, *, kept: bool = False
 ) -> Read:
     """Return the output as the command's file says that it is to be read. ``kept``: the whole will be."""
-    lines = clean(ended.stdout).splitlines()[output.skip_lines :]
+    stdout, stderr = clean(ended.stdout), clean(ended.stderr)
+    if ended.truncated:
+        stdout, stderr = redactor.cut_off(stdout), redactor.cut_off(stderr)
+    lines = stdout.splitlines()[output.skip_lines :]
     rows = [redactor.row(_placed(row, output, values)) for row in _rows(output, lines)]
-    whole = redactor.text("\n".join(lines) or clean(ended.stderr))
+    whole = redactor.text("\n".join(lines) or stderr)
     text = "\n".join(whole.split("\n", output.max_lines)[: output.max_lines])[:MAX_TEXT]
     data, cut = whole.encode(), len(text) < len(whole)
     digest = hashlib.sha256(data).hexdigest()

@@ -22,6 +22,9 @@ REDACTED: Final = "[redacted]"
 SHORTEST_OWN: Final = 6
 """A shorter secret of our own would stand in every second word; it is not looked for."""
 
+SHORTEST_BEGINNING: Final = 4
+"""Where an output was ended within a secret of our own, so much of it and more is taken out."""
+
 _LOOKUPS: Final = r"(?!(?:files|compat|systemd|sss|db|nis|ldap|winbind|dns)\b)"
 _SURE: Final = r"passw(?:or)?d|passwd|passphrase|passcode|pwd|client_?secret|secret_?key|private_?key"
 _LIKELY: Final = (
@@ -95,6 +98,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets if len(secret) >= SHORTEST_OWN for form in _forms(secret)}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))
+        self._forms = tuple(longest_first)
         self._own = re.compile("|".join(_broken(form) for form in longest_first)) if forms else None
 
     def text(self, text: str) -> str:
@@ -106,6 +110,19 @@ class Redactor:
             if not words or any(word in lowered for word in words):
                 text = pattern.sub(instead, text)
         return text
+
+    def cut_off(self, text: str) -> str:
+        """Return a text that was ended somewhere, without what may begin a secret of our own."""
+        most = max(
+            (
+                length
+                for form in self._forms
+                for length in range(SHORTEST_BEGINNING, len(form))
+                if text.endswith(form[:length])
+            ),
+            default=0,
+        )
+        return text[: len(text) - most] + REDACTED if most else text
 
     def row(self, row: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return a row without what is secret in it; its shape stays."""

@@ -26,6 +26,9 @@ _WRAPPERS: Final = frozenset({
 })  # fmt: skip
 """Programs that run other programs, or whatever text they are given: a command names what it runs."""
 
+_BY_THEIR_NAME: Final = frozenset({"busybox", "coreutils"})
+"""Many programs in one file: which of them runs is said by the name that leads there."""
+
 _NEVER_MOUNTED: Final = ("/run", "/proc", "/sys", "/dev", "/root", "/boot", "/etc/shadow", "/etc/ssl/private")
 _NEVER_WRITABLE: Final = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/home", "/var/lib/dpkg")
 _LOGGING: Final = ("/var/log/journal", "/var/log/audit", "/run/log/journal")
@@ -57,10 +60,18 @@ def program_fault(executable: str) -> str:
     path = PurePosixPath(executable)
     if not any(beneath(str(path.parent), folder) is not None for folder in _PROGRAM_FOLDERS):
         return f"a program of the catalogue lies in {', '.join(_PROGRAM_FOLDERS)}"
-    stem = path.name.rstrip("0123456789.")
-    if path.name in _WRAPPERS or stem in _WRAPPERS or stem == "python":
+    names = {path.name, path.name.rstrip("0123456789."), path.name.partition(".")[0]}
+    if names & {*_WRAPPERS, "python"}:
         return f"{path.name} runs other programs or free text; a command names the program that does the work"
     return ""
+
+
+def link_fault(executable: str, resolved: str) -> str:
+    """Return why a command may not name what its program's name leads to: another name opens no line."""
+    if resolved == executable or PurePosixPath(resolved).name in _BY_THEIR_NAME:
+        return ""
+    fault = program_fault(resolved)
+    return f"{executable} leads to {resolved}: {fault}" if fault else ""
 
 
 def literal_fault(element: str) -> str:

@@ -80,8 +80,8 @@ class People(BaseModel):
 class Role(BaseModel):
     """`[roles.NAME]` of permissions.toml: who is meant, and to what their reach is narrowed.
 
-    Members are run kinds, or people by uid and group. ``commands`` and ``may_approve`` are names or
-    patterns such as `fs:*`. Roots that are not given leave the reach as it is.
+    Members are run kinds, or people by uid and group (its name or number). ``commands`` and ``may_approve``
+    are names or patterns such as `fs:*`. Roots that are not given leave the reach as it is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

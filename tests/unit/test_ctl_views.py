@@ -205,3 +205,16 @@ def test_a_description_is_listed_by_its_first_sentence():
     assert first_sentence("报告用量。更多。") == "报告用量。"
     assert first_sentence("No stop") == "No stop"
     assert find_command({"commands": [{"name": "a:b"}]}, "a:c") is None
+
+
+def test_a_command_is_shown_with_what_runs_what_previews_it_and_when_it_may_run():
+    command = {
+        "name": "fs:cleanup", "description": "Removes.", "effect": "destroy", "permission": "internal",
+        "timeout_ms": 60_000, "scenes": ["disk"], "priority": 90, "preview": "fs:cleanup_preview",
+        "runs": "hermesd:fs_remove {path}", "concurrency_safe": False, "retryable": False,
+    }  # fmt: skip
+    text = shown(render_command(command, Speech("en")))
+    for words in ("fs:cleanup_preview", "hermesd:fs_remove {path}", "runs alone in its turn", "90"):
+        assert words in text
+    assert "instead of it" not in text
+    assert "须依次单独执行" in shown(render_command(command, Speech("zh")))

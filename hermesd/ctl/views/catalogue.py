@@ -65,6 +65,12 @@ def render_command(command: dict[str, Any], say: Speech) -> list[Item]:
         (m.PERMISSION, say.word(m.PERMISSIONS, command.get("permission"))),
         (m.TIME_LIMIT, millis(command.get("timeout_ms"))),
         (m.SCENES, " ".join(texts_of(command, "scenes"))),
+        (m.PRIORITY, plain(command.get("priority", ""))),
+        (m.BESIDE, say(m.BESIDE_YES if command.get("concurrency_safe") is True else m.BESIDE_NO)),
+        (m.AGAIN, say(m.AGAIN_YES if command.get("retryable") is True else m.AGAIN_NO)),
+        (m.PREVIEWED_BY, text_of(command, "preview")),
+        (m.FALLBACK, text_of(command, "fallback")),
+        (m.PROGRAM, text_of(command, "runs")),
     ]
     lowered = [(Text(label.en.lower(), label.zh), text) for label, text in facts]
     items: list[Item] = [Line(text_of(command, "name"), Tone.HEAD), Line(text_of(command, "description"))]

@@ -99,10 +99,10 @@ def test_a_shipped_command_looks_for_ten_seconds_and_cleans_for_sixty_and_lists_
 ):
     spec = command.spec
     assert command.timeout_ms == (10_000 if spec.effect is Effect.READ else 60_000)
-    assert spec.output.max_lines <= 200 or name == "artifact:read"
+    assert spec.output.max_lines <= 200
     for argument in ("limit", "lines"):
         if argument in spec.args:
-            assert spec.args[argument].default <= 100
+            assert spec.args[argument].default == 50 or (name, argument) == ("fs:read_config", "lines")
             assert spec.args[argument].maximum <= 200
 
 

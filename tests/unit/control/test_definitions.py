@@ -3,6 +3,7 @@
 import pytest
 
 from hermesd.confd import ConfigError
+from hermesd.control.redlines import link_fault
 from hermesd.control.settings import load_policy
 
 GOOD = """\
@@ -97,3 +98,21 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, GOOD.replace("/usr/bin/cat", "/usr/bin/sh"), "[reach]\nreadable = []\n")
     assert {fault.file.name for fault in error.value.faults} >= {"a.toml", "permissions.toml"}
+
+
+@pytest.mark.parametrize(
+    ("executable", "resolved", "words"),
+    [
+        ("/usr/bin/nawk", "/usr/bin/mawk", "mawk runs other programs"),
+        ("/usr/bin/editor", "/usr/bin/vim.basic", "vim.basic runs other programs"),
+        ("/usr/bin/tool", "/usr/bin/python3.11", "python3.11 runs other programs"),
+        ("/usr/bin/tool", "/opt/tool/bin/tool", "lies in /usr/bin"),
+        ("/usr/sbin/ss", "/usr/bin/ss", ""),
+        ("/usr/bin/df", "/usr/lib/cargo/bin/coreutils", ""),
+        ("/usr/bin/df", "/bin/busybox", ""),
+    ],
+)
+def test_a_program_by_another_name_is_what_it_leads_to(executable, resolved, words):
+    fault = link_fault(executable, resolved)
+    assert words in fault
+    assert bool(fault) == bool(words)

@@ -1,11 +1,14 @@
 """Roles, tickets, takeovers: what a person's hands are for."""
 
 import asyncio
+import os
+import pwd
 
 import pytest
 
 from hermesd.audit import read_records
 from hermesd.control.gate import NotPending
+from hermesd.control.host import group_id, group_names
 from hermesd.control.ledger import OperationStatus
 from hermesd.control.outcome import Stopped
 from hermesd.control.permits import approval_fault, permit_for
@@ -346,3 +349,11 @@ async def test_a_dry_run_of_what_only_a_person_may_do_leaves_no_ticket(house):
         assert await gate.queue() == []
     assert result.status is ResultStatus.SUCCEEDED
     assert result.reason.startswith("dry run: would wait for a person")
+
+
+def test_a_role_and_the_operators_group_may_be_named_by_number():
+    entry = pwd.getpwuid(os.getuid())
+    by_number = permissions(mine=Role(groups=(str(entry.pw_gid),), commands=("log:*",)))
+    permit = permit_for(by_number, "person", entry.pw_uid, group_names)
+    assert (permit.allows("log:tail"), permit.allows("fs:list")) == (True, False)
+    assert group_id("4711") == 4711

@@ -154,3 +154,16 @@ def test_no_output_takes_long(part):
     began = time.perf_counter()
     OWN.text(part * (500_000 // len(part)))
     assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("kept", range(4, len(KEY)))
+def test_where_an_output_was_ended_within_our_own_secret_its_beginning_is_gone_too(kept):
+    for spelling in (KEY, KEY.encode().hex()):
+        printed = f"x {spelling[:kept]}".encode()
+        read = read_output(Output(), Ended(None, printed, b"", 1.0, truncated=True), {}, OWN)
+        assert read.whole == f"x {REDACTED}".encode()
+
+
+def test_an_output_that_ended_by_itself_keeps_its_end():
+    read = read_output(Output(), Ended(0, f"x {KEY[:8]}".encode(), b"", 1.0), {}, OWN)
+    assert read.whole == f"x {KEY[:8]}".encode()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hermesd.control.tools import chart, sqlite_query
+from hermesd.control.tools import artifact_read, chart, sqlite_query
 
 
 @contextmanager
@@ -186,3 +186,40 @@ def test_values_of_zero_and_no_values_are_no_fault(tmp_path):
     status, out, err = run(chart, path, "text", "n", "missing")
     assert (status, out) == (1, "")
     assert "no row" in err
+
+
+def read_range(path, offset, length):
+    """Run the tool with real descriptors, since it writes bytes."""
+    fd = os.open(path, os.O_RDONLY)
+    before = sys.stdout
+    sys.stdout = io.TextIOWrapper(io.BytesIO())
+    try:
+        status = artifact_read.main([str(fd), str(offset), str(length)])
+        return status, sys.stdout.buffer.getvalue().decode()
+    finally:
+        sys.stdout = before
+        os.close(fd)
+
+
+def test_a_range_has_two_hundred_lines_at_most_and_the_ranges_together_are_the_whole(tmp_path):
+    path = tmp_path / "kept"
+    whole = "".join(f"line {number} 磁盘\n" for number in range(1000)) + "the end"
+    path.write_text(whole)
+    found, offset = "", 0
+    while True:
+        status, text = read_range(path, offset, 32_768)
+        assert status == 0
+        assert len(text.splitlines()) <= 200
+        body, mark, rest = text.partition("[")
+        found += body
+        if not mark:
+            break
+        offset = int(rest.partition("offset=")[2].rstrip("]\n"))
+        assert offset == len(found.encode())
+    assert found == whole
+
+
+def test_a_range_that_ends_within_a_line_says_where_it_goes_on(tmp_path):
+    path = tmp_path / "kept"
+    path.write_text("磁盘满了")
+    assert read_range(path, 0, 4) == (0, "磁\n[9 more bytes, read on with offset=3]\n")
