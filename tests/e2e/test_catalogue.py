@@ -25,7 +25,7 @@ type        = "path"
 description = "The file"
 roots       = ["/tmp"]
 """
-HERE = {"path", "digest", "unit", "pid"}
+HERE = {"path", "digest", "unit", "pid", "operation"}
 
 
 async def run(pair, command, number, **args):
