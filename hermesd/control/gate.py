@@ -20,7 +20,7 @@ from hermesd.control.binding import Bound, bind
 from hermesd.control.confirm import Minted, Tokens
 from hermesd.control.flight import Cockpit, Flight
 from hermesd.control.ledger import Ledger, LedgerError, Operation, OperationStatus, Takeover
-from hermesd.control.outcome import Stopped, in_doubt
+from hermesd.control.outcome import Stopped, in_doubt, refusal
 from hermesd.control.permits import approval_fault
 from hermesd.control.preview import Preview
 from hermesd.control.quarantine import Quarantine
@@ -35,7 +35,6 @@ from hermesd.protocol import (
     CommandResult,
     Effect,
     Progress,
-    Rejection,
     ResultStatus,
 )
 from hermesd.telemetry import Metrics
@@ -114,14 +113,14 @@ class Gate:
         if under_way is not None and under_way[0].request == request:
             return under_way
         if self._failed:
-            raise _Answered(_refusal(request, ResultStatus.UNAVAILABLE, self._failed))
+            raise _Answered(refusal(request, ResultStatus.UNAVAILABLE, self._failed))
         claim = await self._ledger.claim(request, self._now())
         if claim.other:
             reason = "this request id was used for another request"
             await self._audit.record(
                 "command.refused", request.task_id, request=request.request_id, reason=reason
             )
-            raise _Answered(_refusal(request, ResultStatus.REFUSED, reason))
+            raise _Answered(refusal(request, ResultStatus.REFUSED, reason))
         if claim.result is not None:
             raise _Answered(claim.result)
         if not claim.fresh:  # a row without a flight and without a result: its effect is in doubt
@@ -145,11 +144,11 @@ class Gate:
         except asyncio.CancelledError:
             if not flight.withdrawn:
                 raise
-            result = _refusal(request, ResultStatus.CANCELLED, "withdrawn before anything happened")
+            result = refusal(request, ResultStatus.CANCELLED, "withdrawn before anything happened")
         except Exception:
             log.exception("%s: a fault inside the gate", request.request_id)
             status = ResultStatus.UNKNOWN if flight.effect_begun else ResultStatus.FAILED
-            result = _refusal(request, status, "a fault inside the executor; its log says more")
+            result = refusal(request, status, "a fault inside the executor; its log says more")
         return await self._record(flight, result)
 
     async def _record(self, flight: Flight, result: CommandResult) -> CommandResult:
@@ -183,7 +182,7 @@ class Gate:
     ) -> CommandResult:
         """What cannot be written down is not done: from here on the gate stays shut."""
         reason = self.shut(error)
-        return in_doubt(request) if begun else _refusal(request, ResultStatus.UNAVAILABLE, reason)
+        return in_doubt(request) if begun else refusal(request, ResultStatus.UNAVAILABLE, reason)
 
     @property
     def shut_reason(self) -> str:
@@ -385,16 +384,3 @@ class _Answered(Exception):  # noqa: N818 - carries an answer past the rest of a
     def __init__(self, result: CommandResult) -> None:
         super().__init__(result.status)
         self.result = result
-
-
-def _refusal(
-    request: CommandRequest, status: ResultStatus, reason: str, rejected: tuple[Rejection, ...] = ()
-) -> CommandResult:
-    return CommandResult(
-        request_id=request.request_id,
-        task_id=request.task_id,
-        command=request.command,
-        status=status,
-        reason=reason,
-        rejected=rejected,
-    )

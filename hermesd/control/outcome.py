@@ -35,6 +35,20 @@ class Stopped(Exception):  # noqa: N818 - an ordinary end on the way, carried to
         self.impact = impact
 
 
+def refusal(
+    request: CommandRequest, status: ResultStatus, reason: str, rejected: tuple[Rejection, ...] = ()
+) -> CommandResult:
+    """Return the result of a request that ended before its command ran."""
+    return CommandResult(
+        request_id=request.request_id,
+        task_id=request.task_id,
+        command=request.command,
+        status=status,
+        reason=reason,
+        rejected=rejected,
+    )
+
+
 def in_doubt(request: CommandRequest) -> CommandResult:
     """Return the result of a request whose effect a crash left in doubt."""
     return CommandResult(

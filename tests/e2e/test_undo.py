@@ -357,3 +357,26 @@ async def test_a_sentence_that_asks_for_an_undo_gets_one_proposed(pair, quaranti
     await pair.approve((await pair.pending())["id"])
     await pair.ended_runs()
     assert now_in(pair) == before
+
+
+async def test_no_more_is_kept_together_than_the_file_allows_and_what_is_put_back_makes_room(
+    pair, quarantine, as_agent
+):
+    configure(pair, quarantine, "most_mb = 1\n")
+    await pair.start("executor")
+    lay(pair, size=100_000)  # 5 files, 525 kB
+    shown, _answer = await remove(pair, as_agent)
+    assert shown["impact"]["reversible"] is True
+    before = lay(pair, [b"later%d.tmp" % number for number in range(6)], size=100_000)
+    asking = asyncio.create_task(as_agent(pair, "fs:cleanup", "t2.1.0.1", path=str(pair.data)))
+    operation = await waiting_or_ended(pair, asking)
+    assert operation["text"].endswith("not reversible (the quarantine holds too much from before)")
+    await pair.executor("deny", id=operation["id"])
+    await asking
+    assert now_in(pair) == before
+    await restore(pair, as_agent, "op-t1.1.0.1", "t3.1.0.1")
+    for path in (pair.data / "cache").iterdir():
+        if not path.name.startswith("later"):
+            path.unlink()
+    shown, _answer = await remove(pair, as_agent, "t4.1.0.1")
+    assert shown["impact"]["reversible"] is True
