@@ -241,7 +241,7 @@ async def test_what_is_set_aside_on_another_file_system_is_put_back_as_it_was(ex
         _, shown = await execute(Job((0, 1), beneath, tool="fs_restorable"), ro)
         _, restored = await execute(Job((0, 1, b"9"), beneath, tool="fs_restore", stdin=shown.stdout), rw)
     finally:
-        subprocess.run(["umount", spare], check=True)
+        subprocess.run(["umount", "--lazy", spare], check=True)
 
     assert (removed.exit_status, b'"files_removed": 3' in removed.stdout) == (0, True), removed.stderr
     assert left == []

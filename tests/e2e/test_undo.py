@@ -31,7 +31,7 @@ def mounted(folder, size="16m", mode="1733"):
     try:
         yield folder
     finally:
-        subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=True)  # a container may still be ending
 
 
 @pytest.fixture
