@@ -224,6 +224,12 @@ WARN_PAUSED: Final = Text(
 WARN_DEGRADED: Final = Text(
     "the sandbox keeps fewer promises than it could, see below", "沙箱未能提供全部保障，见下"
 )
+IN_HANDS: Final = Text("in hands", "人工处理")
+IN_HANDS_LINE: Final = Text(
+    "{targets}: only looked at until `hermesctl release`", "{targets}：在 hermesctl release 之前只查看"
+)
+TICKETS: Final = Text("tickets", "工单")
+TICKETS_LINE: Final = Text("{n} wait: hermesctl queue list", "{n} 个待处理：hermesctl queue list")
 WARN_TOOL: Final = Text("a tool's file is left out: {fault}", "工具文件未被采用：{fault}")
 WARN_MODEL: Final = Text("the model does not answer as it should: {model}", "模型应答异常：{model}")
 WARN_POLICY: Final = Text(

@@ -218,3 +218,17 @@ def test_a_command_is_shown_with_what_runs_what_previews_it_and_when_it_may_run(
         assert words in text
     assert "instead of it" not in text
     assert "须依次单独执行" in shown(render_command(command, Speech("zh")))
+
+
+def test_status_says_what_a_person_has_and_what_waits_for_a_persons_hands():
+    one = standing(executor={**GOOD_EXECUTOR, "takeovers": ["t1", "/srv/data"], "tickets": 2})
+    text = shown(render_status(one, [], EN, NOW))
+    assert "t1, /srv/data: only looked at until `hermesctl release`" in text
+    assert "2 wait: hermesctl queue list" in text
+    assert "hermesctl queue" not in shown(render_status(standing(), [], EN, NOW))
+
+
+def test_a_tools_file_that_is_left_out_is_a_warning():
+    one = standing(executor={**GOOD_EXECUTOR, "tool_faults": ["tools.d/x.py:3: name"]})
+    assert codes(one) == [("tool", True)]
+    assert "tools.d/x.py:3: name" in find_problems(one, EN)[0].text

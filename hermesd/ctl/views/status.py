@@ -122,6 +122,7 @@ def render_status(standing: Standing, problems: list[Problem], say: Speech, now:
         *_daemon_parts(payload_in(standing.daemon), say, now),
         *_executor_parts(payload_in(standing.executor), say),
         *_approval_parts(payload_in(standing.approvals), say, now),
+        *_hands_parts(payload_in(standing.executor), say),
         *_book_parts(payload_in(standing.daemon), payload_in(standing.executor), say),
     ]
     hang = max(cells(say(label)) for label, _text, _tone in parts) + 2
@@ -244,6 +245,17 @@ def _approval_parts(approvals: dict[str, Any], say: Speech, now: datetime) -> li
         parts.append((m.APPROVALS, say(m.TYPE_NEXT, id=text_of(operation, "id")), Tone.HEAD))
     if len(waiting) > SHOWN_APPROVALS:
         parts.append((m.APPROVALS, say(m.PENDING_MORE, n=len(waiting) - SHOWN_APPROVALS), Tone.PLAIN))
+    return parts
+
+
+def _hands_parts(executor: dict[str, Any], say: Speech) -> list[Part]:
+    """Return what a person has, and what waits for a person's own hands."""
+    held, tickets = texts_of(executor, "takeovers"), whole_of(executor, "tickets")
+    parts: list[Part] = []
+    if held:
+        parts.append((m.IN_HANDS, say(m.IN_HANDS_LINE, targets=", ".join(held)), Tone.WARN))
+    if tickets:
+        parts.append((m.TICKETS, say(m.TICKETS_LINE, n=tickets), Tone.WARN))
     return parts
 
 
