@@ -332,8 +332,8 @@ class Gate:
         if not isinstance(bound, Bound):
             reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
             raise Stopped(ResultStatus.REFUSED, f"no longer permitted: {reasons}", bound)
-        if held := await self._hands.held(request, bound):
-            raise Stopped(ResultStatus.REFUSED, held)
+        if fault := await self._hands.fault(request, bound, self._now()):
+            raise Stopped(ResultStatus.REFUSED, fault)
         return bound
 
     def _binding(self, bound: Bound, preview: Preview) -> str:

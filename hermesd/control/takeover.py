@@ -45,8 +45,9 @@ class Hands:
         """Return why nothing may be changed here now, "" when it may be. Looking is always allowed."""
         if bound.command.spec.effect is Effect.READ:
             return ""
-        if held := await self.held(request, bound):
-            return held
+        held = await self._ledger.takeovers()
+        if found := next((item for item in held if _covers(item, request, bound)), None):
+            return f"a person has {found.target}: {found.reason}"
         since = now - timedelta(hours=REPAIR_HOURS)
         target = target_of(bound)
         if await self._ledger.repairs_since(target, request, since) < REPAIRS:
@@ -54,14 +55,6 @@ class Hands:
         reason = f"it was repaired {REPAIRS} times within {REPAIR_HOURS} h and that did not last"
         await self._take_over(target, reason, now)
         return f"{reason}: a person has {target} from now on"
-
-    async def held(self, request: CommandRequest, bound: Bound) -> str:
-        """Return who has what a change is about, "" when nobody has."""
-        if bound.command.spec.effect is Effect.READ:
-            return ""
-        held = await self._ledger.takeovers()
-        found = next((item for item in held if _covers(item, request, bound)), None)
-        return f"a person has {found.target}: {found.reason}" if found else ""
 
     async def _take_over(self, target: str, reason: str, now: datetime) -> None:
         """Put a target into a person's hands, evidence first; one that is there already stays as it is."""

@@ -1,5 +1,6 @@
 """The shipped catalogue as a whole, and what a definition's newer keys may and may not say."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hermesd.control.binding import Bound, bind
 from hermesd.control.catalogue import placeholder
 from hermesd.control.redlines import secret_fault
 from hermesd.control.settings import load_policy
-from hermesd.control.values import is_required
+from hermesd.control.values import is_required, value_fault
 from hermesd.protocol import CommandRequest, Effect, Permission
 
 SHIPPED = Path(__file__).parents[3] / "conf.d"
@@ -130,6 +131,18 @@ def test_the_examples_of_a_shipped_command_make_a_request_that_may_go_on(name, c
     assert isinstance(bound, Bound), bound
     assert bool(bound.job.argv) or command.spec.tool or command.spec.ticket
     assert all(isinstance(part, int) or part for part in bound.job.argv)
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
+def test_the_example_in_a_description_is_one_that_the_command_takes(name, command):
+    text = command.spec.description.rpartition("Example: ")[2].rstrip(".")
+    given = dict(part.split("=", 1) for part in re.split(r", (?=[a-z_]+=)", text) if "=" in part)
+    assert set(given) <= set(command.spec.args)
+    for key, value in given.items():
+        argument = command.spec.args[key]
+        number = {"integer": int, "number": float}.get(argument.type, str)
+        typed = value.strip("[]").split(",") if argument.type == "list" else number(value)
+        assert value_fault(argument, typed, argument.roots) == "", (key, value)
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)

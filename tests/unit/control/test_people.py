@@ -272,6 +272,16 @@ async def test_a_third_repair_of_one_target_is_the_third_in_whatever_words_it_is
     assert "a person has" in third.reason
 
 
+async def test_what_waited_while_two_repairs_were_done_is_the_third_and_not_shown(house):
+    async with house.open() as gate:
+        third, operation = await waiting(gate, house.cleanup("t9.1.0.0"))
+        for number in range(2):
+            await repaired(house, gate, f"t1.{number}.0.0")
+        with pytest.raises(Stopped, match="did not last"):
+            await gate.show(operation.id, OPERATOR)
+        third.cancel()
+
+
 async def test_a_takeover_is_in_the_audit_log_once_with_its_reason(house):
     async with house.open() as gate:
         for number in range(5):
