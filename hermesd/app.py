@@ -121,6 +121,7 @@ async def serve(layers: Sequence[Path], zygote: Zygote, environ: Mapping[str, st
             sessions=sessions,
             bulletin=kit.bulletin,
             run_command=CommandProbe(hands),
+            memory=lambda name: StoredMemory(store, name),
         )
         supervisor = Supervisor(make, metrics)
 

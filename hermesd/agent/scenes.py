@@ -31,6 +31,8 @@ _BY_TYPE: Final = {
     "host.zombies": ("load",),
     "host.temperature": ("load",),
     "host.probe_stuck": ("disk", "load"),
+    "host.unit_failed": ("service",),
+    "host.unit_restarts": ("service",),
     "health.check": ("service",),
     "health.unknown": ("service",),
 }

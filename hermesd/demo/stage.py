@@ -26,6 +26,7 @@ from hermesd.demo.world import DISK_BYTES, World
 from hermesd.ipc.client import Unreachable, ask
 from hermesd.ipc.messages import read_line, request_line
 from hermesd.launcher import Account, Child, Program, child
+from hermesd.sources.settings_host import HostSettings, Level
 
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _LOOK_SECONDS: Final = 10
@@ -174,6 +175,7 @@ def _lay_over(overlay: Path, folder: Path, world: World, players: Cast, language
             "people": {"operator_uids": people},
         },
         "sources/host.toml.d/demo.toml": watching(world),
+        "sources/units.toml.d/demo.toml": {"enabled": False},
     }
     for name, tables in files.items():
         path = overlay / name
@@ -184,7 +186,8 @@ def _lay_over(overlay: Path, folder: Path, world: World, players: Cast, language
 def watching(world: World) -> dict[str, Any]:
     """Return the host source's settings: this disk alone, looked at twice a second."""
     off = {"enabled": False}
-    often: dict[str, Any] = {"interval_s": 0.5, "memory": off, "swap": off, "load": off}
+    others = [name for name, field in HostSettings.model_fields.items() if field.annotation is Level]
+    often: dict[str, Any] = {"interval_s": 0.5, **dict.fromkeys(others, off)}
     if world.mounted:
         return {**often, "filesystems": {"only": [str(world.root)]}}
     budget = [{"path": str(world.root), "budget_bytes": DISK_BYTES}]

@@ -16,13 +16,16 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
 from hermesd.sources.health_found import Condition, Found, RunCommand, no_commands
 from hermesd.sources.settings_health import Check
+
+if TYPE_CHECKING:
+    from hermesd.sources.bus import Unit
 
 CERTIFICATE_EVERY_S: Final = 300.0
 """A certificate is looked at so often, over a connection of its own."""
@@ -33,6 +36,14 @@ _FINE: Final = range(200, 400)
 _DAY_S: Final = 86_400.0
 _OUR_OWN_FAULT: Final = frozenset({2, 20, 21})
 """OpenSSL's codes for a chain whose root is not known here: that is as likely our own doing."""
+
+
+_UNIT_CONDITIONS: Final = {
+    "active": Condition.UP,
+    "reloading": Condition.UP,
+    "activating": Condition.UNKNOWN,
+    "deactivating": Condition.UNKNOWN,
+}
 
 
 class Asker:
@@ -48,6 +59,7 @@ class Asker:
             "tcp": _ask_tcp,
             "tls": self._ask_tls,
             "dns": _ask_dns,
+            "unit": _ask_unit,
             "command": run_command,
         }
 
@@ -156,6 +168,24 @@ def _judge_names(check: Check, name: str, found: list[str] | str) -> Found:
         wanted = check.answer or f"a record {check.record}"
         return Found(Condition.DOWN, f"{name} is {words or 'without an answer'}, not {wanted}")
     return Found(Condition.UP, f"{name} is {words}")
+
+
+async def _ask_unit(check: Check) -> Found:
+    from hermesd.sources.bus import BusFailed, SystemBus  # noqa: PLC0415 - dbus-fast only where a unit is asked
+
+    try:
+        async with SystemBus() as bus:
+            return judge_unit(await bus.unit(check.url.removeprefix("unit:")))
+    except BusFailed as failed:
+        return Found(Condition.UNKNOWN, str(failed))
+
+
+def judge_unit(unit: Unit) -> Found:
+    """Return what a unit's state says: one that is starting is not known to be up, nor to be down."""
+    if unit.load == "not-found":
+        return Found(Condition.DOWN, "there is no such unit")
+    condition = _UNIT_CONDITIONS.get(unit.active, Condition.DOWN)
+    return Found(condition, f"is {unit.active} ({unit.sub})")
 
 
 async def reach(addresses: Sequence[tuple[Any, ...]]) -> None:

@@ -14,7 +14,7 @@ from hermesd.sources.bulletin import Bulletin
 from hermesd.sources.health_found import Found, no_commands
 from hermesd.sources.host import HostSource
 from hermesd.sources.probe import Probe
-from hermesd.sources.sessions import Sessions
+from hermesd.sources.sessions import Forgetful, Memory, Sessions
 from hermesd.sources.settings import (
     BuiltIn,
     Check,
@@ -22,6 +22,7 @@ from hermesd.sources.settings import (
     HostSettings,
     MqttSettings,
     SourceSettings,
+    UnitsSettings,
 )
 from hermesd.sources.supervisor import Make
 from hermesd.sources.zygote import Zygote
@@ -38,11 +39,13 @@ def source_maker(
     sessions: Sessions | None = None,
     bulletin: Bulletin | None = None,
     run_command: Callable[[Check], Awaitable[Found]] = no_commands,
+    memory: Callable[[str], Memory] = Forgetful,
 ) -> Make:
     """Return the supervisor's ``make``. ``host`` labels events; ``environ`` names systemd's credentials.
 
     ``built_in`` makes the sources of the daemon's own, by their kind. ``bulletin`` is what those tell
-    that speak to others too. ``run_command`` runs a health check's command through the gate.
+    that speak to others too. ``run_command`` runs a health check's command through the gate;
+    ``memory`` gives what a source remembers over restarts, by its name.
     """
     kept, news = sessions or Sessions(), bulletin or Bulletin()
 
@@ -55,6 +58,11 @@ def source_maker(
             from hermesd.sources.mqtt import MqttSource  # noqa: PLC0415 - see above
 
             return MqttSource(settings, host, metrics, environ=environ, sessions=kept, bulletin=news)
+        if isinstance(settings, UnitsSettings):
+            from hermesd.sources.bus import SystemBus  # noqa: PLC0415 - see above
+            from hermesd.sources.units import UnitsSource  # noqa: PLC0415 - see above
+
+            return UnitsSource(settings, host, SystemBus, memory(f"source.{settings.name}"))
         if isinstance(settings, HealthSettings):
             from hermesd.sources.health import HealthSource  # noqa: PLC0415 - see above
 

@@ -23,6 +23,22 @@ class Memory(Protocol):
         ...
 
 
+class Forgetful:
+    """A memory for this process alone. ``name`` says whose."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._state: Mapping[str, Any] = {}
+
+    async def recall(self) -> Mapping[str, Any]:
+        """Return what was remembered last, empty when nothing was."""
+        return self._state
+
+    async def remember(self, state: Mapping[str, Any]) -> None:
+        """Keep the state in place of the one before."""
+        self._state = state
+
+
 class Sessions:
     """Filters and the last notice told, by client id. Without a ``memory``, for this process alone."""
 

@@ -14,6 +14,7 @@ from hermesd.sources.settings_base import RESERVED, Secret, Settings
 from hermesd.sources.settings_health import Check, HealthSettings
 from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
 from hermesd.sources.settings_mqtt import MqttSettings, Topic
+from hermesd.sources.settings_units import UnitsSettings
 from hermesd.sources.settings_webhook import WebhookSettings
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Secret",
     "SourceSettings",
     "Topic",
+    "UnitsSettings",
     "WebhookSettings",
     "read_source",
 ]
@@ -42,13 +44,15 @@ class BuiltIn(Settings):
     enabled: bool = True
 
 
-SourceSettings = HostSettings | MqttSettings | WebhookSettings | HealthSettings | BuiltIn
+Named = HostSettings | MqttSettings | WebhookSettings | HealthSettings | UnitsSettings
+SourceSettings = Named | BuiltIn
 
-_KINDS: Final[dict[str, type[HostSettings | MqttSettings | WebhookSettings | HealthSettings]]] = {
+_KINDS: Final[dict[str, type[Named]]] = {
     "host": HostSettings,
     "mqtt": MqttSettings,
     "webhook": WebhookSettings,
     "health": HealthSettings,
+    "units": UnitsSettings,
 }
 
 

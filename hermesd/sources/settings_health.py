@@ -16,6 +16,7 @@ from hermesd.sources.settings_base import AbsolutePath, NamedSource, Settings, S
 
 _COMMAND: Final = re.compile(r"command:[a-z][a-z0-9_]{0,31}:[a-z][a-z0-9_]{0,31}")
 _WITH_TLS: Final = ("https", "tls")
+_UNIT: Final = re.compile(r"unit:[A-Za-z0-9:_.\\@-]{1,240}\.[a-z]+")
 _KEYS: Final = {
     "expect": ("http", "https"),
     "body": ("http", "https", "command"),
@@ -29,7 +30,7 @@ _KEYS: Final = {
 
 _WANTED: Final = (
     "url: want http://HOST…, https://HOST…, tcp://HOST:PORT, tls://HOST:PORT, dns://SERVER/NAME, "
-    "or command:NAME"
+    "unit:NAME or command:NAME"
 )
 
 
@@ -66,6 +67,10 @@ class Check(Settings):
     def _a_target(self) -> Self:
         if self.scheme == "command":
             if not _COMMAND.fullmatch(self.url):
+                raise ValueError(_WANTED)
+            return self
+        if self.scheme == "unit":
+            if not _UNIT.fullmatch(self.url):
                 raise ValueError(_WANTED)
             return self
         parts = urlsplit(self.url)

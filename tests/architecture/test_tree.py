@@ -24,6 +24,7 @@ HOMES = {
     "aiomqtt": {"sources/mqtt.py"},
     "apscheduler": {"sources/timetable.py"},
     "docker": {"control/sandbox/docker.py", "control/sandbox/engine.py"},
+    "dbus_fast": {"sources/bus.py"},
     "dns": {"sources/health_dns.py"},
     "jmespath": {"sources/mapping.py"},
     "paho": {"sources/mqtt.py"},

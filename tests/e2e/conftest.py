@@ -34,7 +34,8 @@ class Pair:
         self.program = program
         self.write("daemon.toml.d/paths.toml", self.paths())
         self.write("permissions.toml.d/reach.toml", self.reach())
-        self.write("sources/host.toml", 'kind = "host"\nenabled = false\n')
+        for kind in ("host", "units"):
+            self.write(f"sources/{kind}.toml", f'kind = "{kind}"\nenabled = false\n')
 
     def make(self, path: Path, account) -> None:
         path.mkdir(parents=True, exist_ok=True)

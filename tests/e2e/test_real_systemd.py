@@ -4,6 +4,7 @@ systemd boots as the first process of a container whose `/usr` is this machine's
 is downloaded. Both units run with all their hardening, bubblewrap inside the executor's.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,17 +23,26 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 INIT = "/usr/lib/systemd/systemd"
 FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n",
-    "etc/group": "root:x:0:\nadm:x:4:\nsystemd-journal:x:101:\nnogroup:x:65534:\n",
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n"
+    "messagebus:x:102:102::/:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nmessagebus:x:102:\nadm:x:4:\nsystemd-journal:x:101:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\n",
     "etc/machine-id": "5f1d5a3b0c9e4a6b8d7c6e5f4a3b2c1d\n",
     "etc/os-release": "ID=bare\n",
     "etc/hermesd/api_key": "a-key-of-the-test\n",
     "etc/systemd/system/bare.target": "[Unit]\nDescription=Bare\nRequires=basic.target\nAfter=basic.target\n",
+    "etc/systemd/system/doomed.service": "[Service]\nType=oneshot\nExecStart=/usr/bin/false\n",
+    "etc/systemd/system/loop.service": "[Unit]\nStartLimitIntervalSec=0\n"
+    "[Service]\nExecStart=/usr/bin/sleep 0.1\nRestart=always\nRestartSec=100ms\n",
+    "etc/hermesd/conf.d/sources/units.toml.d/test.toml": "interval_s = 1\n",
+    "etc/hermesd/conf.d/sources/health.toml": 'kind = "health"\ninterval_s = 1\n'
+    '[[check]]\nname = "doomed"\nurl = "unit:doomed.service"\n'
+    '[[check]]\nname = "journal"\nurl = "unit:systemd-journald.service"\n',
 }
 FOLDERS = (
     *("usr", "proc", "sys", "dev", "run", "root", "opt", "tmp", "var", "var/lib", "var/log", "var/tmp"),
-    *("etc", "etc/hermesd", "etc/systemd", "etc/systemd/system", "var/log/journal"),
+    *("etc", "etc/hermesd", "etc/hermesd/conf.d", "etc/hermesd/conf.d/sources"),
+    *("etc/hermesd/conf.d/sources/units.toml.d", "etc/systemd", "etc/systemd/system", "var/log/journal"),
 )
 # The units as shipped, but for where the program lies and how long a hung one is waited for.
 PROGRAM = """
@@ -211,6 +221,44 @@ def test_the_two_talk_and_a_person_is_answered(running):
     status = ["env", "PYTHONPATH=/opt/checkout:/opt/site", "/usr/bin/python3", "-m", "hermesd.ctl", "status"]
     look = lambda: '"reachable": true' in running.run(*status, "--json", check=False)  # noqa: E731
     running.until(look, "the agent reaches the executor")
+
+
+def asked(machine, *words):
+    """Return what hermesctl says of it, None as long as it says nothing."""
+    ask = ["env", "PYTHONPATH=/opt/checkout:/opt/site", "/usr/bin/python3", "-m", "hermesd.ctl"]
+    try:
+        return json.loads(machine.run(*ask, *words, "--json", check=False))
+    except ValueError:
+        return None
+
+
+def open_incidents(machine):
+    found = (asked(machine, "incidents") or {}).get("incidents", [])
+    return {one["title"].partition(" on ")[0] for one in found if one["status"] != "resolved"}
+
+
+def test_the_host_and_its_units_are_measured_with_all_the_hardening_on(running):
+    def heard():
+        sources = (asked(running, "status") or {"daemon": {"sources": []}})["daemon"]["sources"]
+        return {one["name"] for one in sources if one["state"] == "running" and one["last_event_at"]}
+
+    running.until(lambda: "host" in heard(), "the host has told something")
+    assert "is not measured" not in running.journal()
+
+
+def test_a_failed_unit_and_a_restart_loop_are_incidents_until_they_end(running):
+    running.run("systemctl", "start", "doomed", check=False)
+    running.run("systemctl", "start", "loop")
+    wanted = {
+        "Unit doomed.service",
+        "Service loop.service",
+        "Health check doomed is down: unit:doomed.service",
+    }
+    running.until(lambda: wanted <= open_incidents(running), "the incidents are open", 40)
+    assert not any("journal" in title for title in open_incidents(running))
+    running.run("systemctl", "stop", "loop")
+    running.run("systemctl", "reset-failed", "doomed")
+    running.until(lambda: "Unit doomed.service" not in open_incidents(running), "it ended", 20)
 
 
 def test_a_reload_takes_the_new_files_and_a_wrong_one_changes_nothing(running):

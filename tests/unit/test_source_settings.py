@@ -28,20 +28,21 @@ def test_each_kind_is_read_by_its_own_model():
     assert isinstance(read_source(document('kind = "webhook"')), WebhookSettings)
 
 
-def test_what_ships_is_valid_and_only_the_host_source_is_on():
+def test_what_ships_is_valid_and_only_what_listens_to_this_host_is_on():
     sources = [read_source(one) for one in read_folder([shipped()], "sources")]
     assert {source.kind: source.enabled for source in sources} == {
         "host": True,
         "mqtt": False,
         "webhook": False,
         "health": False,
+        "units": True,
     }
 
 
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("enabled = true", 0, "kind: want one of host, mqtt, webhook, health"),
+        ("enabled = true", 0, "kind: want one of host, mqtt, webhook, health, units"),
         ('enabled = true\nkind = "hsot"', 2, "kind: want one of"),
         ('kind = ["host"]', 1, "kind: want one of"),
         ('kind = "host"\ninterval = 5', 2, "interval: there is no such setting"),

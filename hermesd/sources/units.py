@@ -1,0 +1,215 @@
+"""The units source: which of systemd's units failed, and which services are started again and again.
+
+`host.unit_failed` is 1 while a unit is failed, and 0 once when it no longer is; `host.unit_restarts` counts
+how often systemd started a service by itself within ten minutes. Only what is or was wrong is told, and what
+was told as wrong outlives the process, so that its end is told too.
+
+This module must never change a unit, and never judge a value: rules do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final, Protocol
+
+from hermesd.events import Event, EventStatus
+from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, utc_now
+from hermesd.sources.bus import BusFailed, Unit
+from hermesd.sources.measures import COUNT, FLAG
+from hermesd.sources.readings import Told, is_due
+from hermesd.sources.sessions import Memory
+from hermesd.sources.settings_units import UnitsSettings
+
+log = logging.getLogger("hermesd.sources.units")
+
+FAILED_TYPE: Final = "host.unit_failed"
+RESTARTS_TYPE: Final = "host.unit_restarts"
+WINDOW_S: Final = 600.0
+SHORTEST_REST_S: Final = 0.05
+
+_UNIT: Final = {FAILED_TYPE: FLAG, RESTARTS_TYPE: COUNT}
+_RUNS: Final = frozenset({"active", "activating", "reloading", "deactivating"})
+
+Key = tuple[str, str]
+Point = tuple[datetime, int]
+
+
+class Bus(Protocol):
+    """What is asked of systemd. Raises BusFailed."""
+
+    async def units(self, states: list[str], patterns: list[str]) -> list[Unit]:
+        """Return the loaded units in one of the states that match one of the patterns."""
+        ...
+
+    async def restarts(self, unit: Unit) -> int:
+        """Return how often a service was started again."""
+        ...
+
+
+Connect = Callable[[], AbstractAsyncContextManager[Bus]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value of one unit and its words."""
+
+    value: float
+    text: str
+
+
+def note(points: tuple[Point, ...], now: datetime, count: int) -> tuple[Point, ...]:
+    """Return the moments at which a service's count changed, as far back as the window needs. Pure.
+
+    A count that fell was set back by a person's start: it begins anew.
+    """
+    if not points or count < points[-1][1]:
+        return ((now, count),)
+    if count > points[-1][1]:
+        points = (*points, (now, count))
+    old = [at for at, _count in points if now - at >= timedelta(seconds=WINDOW_S)]
+    return points[max(len(old) - 1, 0) :]
+
+
+def read_units(failed: list[Unit], points: Mapping[str, tuple[Point, ...]]) -> dict[Key, Reading]:
+    """Return what is wrong now. Pure."""
+    found = {
+        (FAILED_TYPE, one.name): Reading(1.0, f"{one.name} failed: {one.description} ({one.sub})")
+        for one in failed
+    }
+    for name, changes in points.items():
+        started = changes[-1][1] - changes[0][1]
+        if started:
+            words = f"{name} was started again {started} times in the last 10 min"
+            found[RESTARTS_TYPE, name] = Reading(float(started), words)
+    return found
+
+
+class UnitsSource:
+    """Asks systemd every ``interval_s``. ``connect`` gives the bus, ``memory`` outlives the process."""
+
+    kind = "units"
+
+    def __init__(
+        self,
+        settings: UnitsSettings,
+        host: str,
+        connect: Connect,
+        memory: Memory,
+        *,
+        now: Now = utc_now,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._host = host
+        self._connect = connect
+        self._memory = memory
+        self._now = now
+        self._sleep = sleep
+        self._ids = EventIds(settings.name)
+        self._points: dict[str, tuple[Point, ...]] = {}
+        self._told: dict[Key, Told] = {}
+        self._silent = ""
+
+    async def run(self, deliver: Deliver) -> None:
+        """Ask and deliver until cancelled. A host without a bus has nothing to tell, and is asked again."""
+        await self.begin()
+        while True:
+            try:
+                async with self._connect() as bus:
+                    await self._listen(bus, deliver)
+            except BusFailed as failed:
+                if str(failed) != self._silent:
+                    log.warning("%s: %s", self.name, failed)
+                self._silent = str(failed)
+            await self._sleep(self._settings.interval_s)
+
+    async def begin(self) -> None:
+        """Take up what an earlier life told as wrong: its end is told when it is not so any more."""
+        wrong = (await self._memory.recall()).get("wrong", [])
+        at = self._now() - timedelta(days=1)
+        self._told = {(kind, name): Told(at, EventStatus.READING, 1.0) for kind, name in wrong}
+
+    async def _listen(self, bus: Bus, deliver: Deliver) -> None:
+        while True:
+            began = time.monotonic()
+            await self.round(bus, deliver)
+            self._silent = ""
+            rest = self._settings.interval_s - (time.monotonic() - began)
+            await self._sleep(max(rest, SHORTEST_REST_S))
+
+    async def round(self, bus: Bus, deliver: Deliver) -> None:
+        """Ask once and deliver what is due. Raise BusFailed."""
+        failed = [unit for unit in await bus.units(["failed"], []) if self._is_watched(unit)]
+        await self._count_restarts(bus)
+        now, wrong = self._now(), read_units(failed, self._points)
+        ended = {key: Reading(0.0, _ended(key)) for key in self._told if key not in wrong}
+        events = [
+            self._event(key, reading, now)
+            for key, reading in (wrong | ended).items()
+            if is_due(
+                self._told.get(key), EventStatus.READING, reading.value, now, 1.0, self._settings.refresh_s
+            )
+        ]
+        if not events:
+            return
+        try:
+            await deliver(events)
+        except InboxFull as full:
+            log.warning("%s: %d events wait for the next round: %s", self.name, len(events), full)
+            return
+        await self._remember(events, ended)
+
+    async def _count_restarts(self, bus: Bus) -> None:
+        services = [unit for unit in await bus.units([], ["*.service"]) if unit.active in _RUNS]
+        counted = {unit.name: await bus.restarts(unit) for unit in services if self._is_watched(unit)}
+        now = self._now()
+        # One that does not run now keeps its count until the window is over: it may be between two starts.
+        kept = {name: note(points, now, points[-1][1]) for name, points in self._points.items()}
+        self._points = {name: points for name, points in kept.items() if len(points) > 1}
+        self._points |= {name: note(kept.get(name, ()), now, count) for name, count in counted.items()}
+
+    async def _remember(self, events: list[Event], ended: Mapping[Key, Reading]) -> None:
+        before = set(self._told)
+        for event in events:
+            self._told[event.type, event.subject] = Told(event.time, event.status, event.value)
+        for key in ended:
+            self._told.pop(key, None)
+        if set(self._told) != before:
+            await self._memory.remember({"wrong": sorted(self._told)})
+
+    def _is_watched(self, unit: Unit) -> bool:
+        only, exclude = self._settings.only, self._settings.exclude
+        listed = not only or any(fnmatchcase(unit.name, pattern) for pattern in only)
+        return listed and not any(fnmatchcase(unit.name, pattern) for pattern in exclude)
+
+    def _event(self, key: Key, reading: Reading, now: datetime) -> Event:
+        kind, name = key
+        return Event(
+            id=self._ids.next(),
+            source=self.name,
+            type=kind,
+            time=now,
+            subject=name,
+            labels={"host": self._host, "unit_name": name},
+            status=EventStatus.READING,
+            value=reading.value,
+            unit=_UNIT[kind],
+            text=reading.text,
+        )
+
+
+def _ended(key: Key) -> str:
+    kind, name = key
+    return (
+        f"{name} is not failed any more"
+        if kind == FAILED_TYPE
+        else f"{name} was not started again for 10 min"
+    )
