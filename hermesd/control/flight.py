@@ -51,7 +51,10 @@ GRACE_MS: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Cockpit:
-    """What every flight shares: policy at its start, the sandbox, the books, the clock."""
+    """What every flight shares: policy and sandbox as they are now, the books, the clock.
+
+    ``looked_at`` says when a person last saw what waits, None when nobody has in this life.
+    """
 
     policy: Policy
     sandbox: Sandbox | None
@@ -67,6 +70,7 @@ class Cockpit:
     artifacts: Artifacts | None
     now: Callable[[], datetime]
     shut_reason: Callable[[], str]
+    looked_at: Callable[[], datetime | None]
 
 
 class Flight:
@@ -83,7 +87,8 @@ class Flight:
         self._cockpit = cockpit
         self._decided: asyncio.Future[OperationStatus] = asyncio.get_running_loop().create_future()
         self._listeners: list[Callable[[Progress], None]] = []
-        self._confirmed: Preview | None = None
+        self._confirmed: tuple[Bound, Preview] | None = None
+        self._reopened = operation is not None
 
     def listen(self, listener: Callable[[Progress], None]) -> None:
         """Tell ``listener`` of each stage from now on, beginning with the present one."""
@@ -91,9 +96,13 @@ class Flight:
         if self.progress is not None:
             listener(self.progress)
 
-    def decide(self, status: OperationStatus, shown: Preview | None = None) -> None:
-        """Bring a person's word. ``shown`` is what was confirmed, exactly."""
-        self._confirmed = shown
+    def renew(self, cockpit: Cockpit) -> None:
+        """Go on with policy and sandbox as they are now: a person may come hours after the request."""
+        self._cockpit = cockpit
+
+    def decide(self, status: OperationStatus, confirmed: tuple[Bound, Preview] | None = None) -> None:
+        """Bring a person's word. ``confirmed`` is what the token was bound to: that runs, exactly."""
+        self._confirmed = confirmed
         if not self._decided.done():
             self._decided.set_result(status)
 
@@ -108,7 +117,7 @@ class Flight:
                 if self.operation is None:
                     preview = await self.preview(bound)
                     await self._ask(preview)
-                bound, preview = await self._confirm(bound)
+                bound, preview = await self._confirm()
             return await self._act(bound, preview)
         except Stopped as end:
             return self._result(end.status, end.reason, rejected=end.rejected, impact=end.impact)
@@ -128,9 +137,14 @@ class Flight:
             if fault := await self._cockpit.hands.fault(self.request, bound, self._cockpit.now()):
                 mark.outcome = StageOutcome.REFUSED
                 raise Stopped(ResultStatus.REFUSED, fault)
+        if not self._reopened:  # what waits for a person may wait for a sandbox too
+            self._sandbox()
+        return bound
+
+    def _sandbox(self) -> Sandbox:
         if self._cockpit.sandbox is None:
             raise Stopped(ResultStatus.UNAVAILABLE, f"no usable sandbox: {self._cockpit.sandbox_reason}")
-        return bound
+        return self._cockpit.sandbox
 
     async def preview(self, bound: Bound) -> Preview:
         """Run the command's preview and return what it listed. Raise Stopped when there is nothing to do."""
@@ -168,7 +182,7 @@ class Flight:
         )
         await self._cockpit.ledger.open_operation(self.operation)
 
-    async def _confirm(self, bound: Bound) -> tuple[Bound, Preview]:
+    async def _confirm(self) -> tuple[Bound, Preview]:
         assert self.operation is not None  # noqa: S101 - set by _ask or given by the ledger
         left = self.operation.expires_at - self._cockpit.now()
         budget = max(1, int(left.total_seconds() * 1000))
@@ -184,18 +198,23 @@ class Flight:
             await self._cockpit.audit.record(
                 "operation.expired", self.request.task_id, operation=self.operation.id
             )
-            raise Stopped(
-                ResultStatus.EXPIRED,
-                "nobody decided in time; the default is no",
-                impact=self.operation.impact,
-            ) from None
+            raise self._undecided(self.operation) from None
         if status is OperationStatus.CANCELLED:
             raise Stopped(
                 ResultStatus.CANCELLED, "withdrawn before anything happened", impact=self.operation.impact
             )
         if status is not OperationStatus.APPROVED or self._confirmed is None:
             raise Stopped(ResultStatus.DENIED, "a person said no", impact=self.operation.impact)
-        return bound, self._confirmed
+        return self._confirmed
+
+    def _undecided(self, operation: Operation) -> Stopped:
+        """Tell a person who did not decide from nobody who looked: then there was nobody to ask."""
+        looked = self._cockpit.looked_at()
+        if self._reopened or (looked is not None and looked >= operation.created_at):
+            reason = "nobody decided in time; the default is no"
+            return Stopped(ResultStatus.EXPIRED, reason, impact=operation.impact)
+        reason = "nobody looked at what waits in all its time; nothing was done"
+        return Stopped(ResultStatus.UNDELIVERABLE, reason, impact=operation.impact)
 
     async def _ticket(self, bound: Bound) -> Stopped:
         now = self._cockpit.now()
@@ -234,8 +253,7 @@ class Flight:
 
     async def _run(self, bound: Bound, job: Job, *, effect: bool = False) -> Ended:
         """Start a container, compare what it resolved with what the host shows, and run the job in it."""
-        sandbox = self._cockpit.sandbox
-        assert sandbox is not None  # noqa: S101 - _validate stopped without one
+        sandbox = self._sandbox()
         stages = self._cockpit.policy.stages
         if bound.command.changed():
             reason = f"the program behind {bound.command.name} changed since the policy was read; reload it"

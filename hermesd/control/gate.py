@@ -84,6 +84,7 @@ class Gate:
         self._tokens = Tokens(policy.stages.token_ms / 1000)
         self._flights: dict[str, tuple[Flight, asyncio.Task[CommandResult]]] = {}
         self._entering = asyncio.Lock()
+        self._looked_at: datetime | None = None
         self._failed = ""
 
     async def reopen(self) -> None:
@@ -170,6 +171,9 @@ class Gate:
             await asyncio.gather(evidence, self._ledger.finish(result, self._now()))
             await self._hands.count(result, self._now())
             operation = flight.operation.id if flight.operation else ""
+            if operation:  # whatever ended it without a person's word: it waits for nobody any more
+                ended = OperationStatus.CANCELLED
+                await self._ledger.decide(operation, ended, self._now(), None, result.reason)
             await self.quarantine.settle(flight.request, operation, result)
         except (LedgerError, AuditError) as error:
             return self._cannot_write(flight.request, error, begun=flight.effect_begun)
@@ -216,7 +220,8 @@ class Gate:
         return True
 
     async def pending(self) -> list[Operation]:
-        """Return the operations that wait for a person, oldest first. Mints nothing."""
+        """Return to a person the operations that wait for one, oldest first. Mints nothing."""
+        self._looked_at = self._now()
         return await self._ledger.operations(OperationStatus.PENDING)
 
     async def show(self, operation_id: str, uid: int) -> tuple[Operation, Preview, Minted]:
@@ -242,8 +247,8 @@ class Gate:
     async def redeem(self, operation_id: str, uid: int, token: str, second: str) -> CommandResult:
         """Confirm with the shown token; return how the operation ended. Raise NotPending or Stopped."""
         flight, operation = self._approvable(operation_id, uid)
-        shown = flight.shown
-        binding = self._binding(await self._bind_free(operation.request), shown) if shown else ""
+        shown, bound = flight.shown, await self._bind_free(operation.request)
+        binding = self._binding(bound, shown) if shown else ""
         fault = self._tokens.redeem(operation_id, uid, token, second, binding)
         if fault or shown is None:
             await self._audit.record(
@@ -253,7 +258,7 @@ class Gate:
         if not await self._close(operation, OperationStatus.APPROVED, uid, ""):
             raise NotPending(operation_id)
         task = self._flights[operation.request.request_id][1]
-        flight.decide(OperationStatus.APPROVED, shown)
+        flight.decide(OperationStatus.APPROVED, (bound, shown))
         return await asyncio.shield(task)
 
     async def deny(self, operation_id: str, uid: int, reason: str) -> None:
@@ -303,6 +308,9 @@ class Gate:
         )
         if fault:
             raise Stopped(ResultStatus.REFUSED, fault)
+        if self.sandbox is None:
+            raise Stopped(ResultStatus.UNAVAILABLE, f"no usable sandbox: {self.sandbox_reason}")
+        flight.renew(self._cockpit())
         return flight, operation
 
     async def _close(
@@ -369,6 +377,7 @@ class Gate:
             artifacts=self.artifacts,
             now=self._now,
             shut_reason=lambda: self._failed,
+            looked_at=lambda: self._looked_at,
         )
 
 

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -6,7 +7,10 @@ from hermesd.audit import AuditError, read_records
 from hermesd.control.gate import NotPending
 from hermesd.control.outcome import Stopped
 from hermesd.control.sandbox.base import Ended, Resolved
+from hermesd.control.settings import load_policy
 from hermesd.protocol import ResultStatus, Stage, StageOutcome
+
+SHIPPED = Path(__file__).parents[3] / "conf.d"
 
 OPERATOR, STRANGER = 4711, 4712
 
@@ -244,11 +248,62 @@ async def test_an_expired_operation_cannot_be_shown_before_any_sweeper_came(hous
 async def test_an_operation_whose_life_is_over_ends_as_expired(house):
     (house.layers[1] / "daemon.toml").write_text("[stages]\nconfirm_ms = 30\n")
     async with house.open() as gate:
-        result = await gate.run(house.cleanup(), lambda _p: None)
+        task, _operation = await waiting(gate, house.cleanup())
+        result = await task
     assert result.status is ResultStatus.EXPIRED
     confirm = next(timing for timing in result.stages if timing.name is Stage.CONFIRM)
     assert confirm.outcome is StageOutcome.TIMEOUT
     assert [name for name, _job in house.sandbox.ran] == ["fs_targets"]
+
+
+async def test_an_operation_that_nobody_looked_at_in_its_life_ends_as_undeliverable(house):
+    (house.layers[1] / "daemon.toml").write_text("[stages]\nconfirm_ms = 30\n")
+    async with house.open() as gate:
+        await gate.pending()  # before there was anything
+        house.clock.forward(seconds=1)
+        result = await gate.run(house.cleanup(), lambda _p: None)
+        assert await gate.pending() == []
+    assert (result.status, result.impact.files) == (ResultStatus.UNDELIVERABLE, 2)
+    assert [name for name, _job in house.sandbox.ran] == ["fs_targets"]
+
+
+async def test_what_a_restart_no_longer_permits_waits_for_nobody_any_more(house):
+    permissions = house.layers[1] / "permissions.toml"
+    async with house.open() as gate:
+        await waiting(gate, house.cleanup())
+    permissions.write_text(permissions.read_text().replace(f'"{house.data}"', ""))
+    async with house.open() as gate:
+        result = await gate.run(house.cleanup(), lambda _p: None)
+        assert await gate.pending() == []
+    assert result.status is ResultStatus.REFUSED
+
+
+async def test_what_waits_for_a_person_waits_on_where_a_restart_finds_no_sandbox(house):
+    async with house.open() as gate:
+        await waiting(gate, house.cleanup())
+    sandbox, house.sandbox = house.sandbox, None
+    async with house.open() as gate:
+        await asyncio.sleep(0.05)
+        [operation] = await gate.pending()
+        with pytest.raises(Stopped, match="no usable sandbox"):
+            await gate.show(operation.id, OPERATOR)
+        house.sandbox = gate.sandbox = sandbox
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        result = await gate.redeem(operation.id, OPERATOR, minted.token, minted.second_word)
+    assert result.status is ResultStatus.SUCCEEDED
+
+
+async def test_what_runs_after_a_reload_is_what_was_shown_after_it(house):
+    async with house.open() as gate:
+        _task, operation = await waiting(gate, house.cleanup())
+        shipped = (SHIPPED / "commands" / "fs-cleanup.toml").read_text()
+        (house.layers[1] / "commands").mkdir()
+        (house.layers[1] / "commands" / "fs-cleanup.toml").write_text("timeout_ms = 4321\n" + shipped)
+        gate.policy = load_policy(house.layers)
+        _op, _preview, minted = await gate.show(operation.id, OPERATOR)
+        await gate.redeem(operation.id, OPERATOR, minted.token, minted.second_word)
+    name, job = house.sandbox.ran[-1]
+    assert (name, job.timeout_ms) == ("fs_remove", 4321)
 
 
 async def test_a_withdrawn_operation_ends_as_cancelled_and_approves_no_more(house):
