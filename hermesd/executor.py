@@ -85,11 +85,14 @@ async def serve(layers: Sequence[Path]) -> None:
         await life.enter("operator socket", _operator_socket(gate, people, audit))
 
         async def reload() -> str:
-            read = await found.toolbox.complete(await asyncio.to_thread(load_policy, layers), gate.sandbox)
-            if read.faults:
-                raise ConfigError(read.faults)
-            gate.policy = read.policy
-            await audit.record("policy.loaded", policy=gate.policy.version)
+            async with found.toolbox.turn:
+                read = await found.toolbox.complete(
+                    await asyncio.to_thread(load_policy, layers), gate.sandbox
+                )
+                if read.faults:
+                    raise ConfigError(read.faults)
+                gate.policy = read.policy
+            await audit.record("policy.loaded", policy=read.policy.version, tools=read.policy.tool_digests())
             return f"policy {gate.policy.version}, {len(gate.policy.commands)} commands"
 
         life.on_reload(reload)
@@ -170,11 +173,17 @@ async def _look(gate: Gate, found: _Found, audit: AuditLog, wanted: str = "") ->
 
 async def _read_tools(gate: Gate, toolbox: Toolbox, audit: AuditLog) -> None:
     """Add to the catalogue what operators' files register. One that is wrong takes no other down."""
-    read = await toolbox.complete(gate.policy, gate.sandbox)
-    gate.policy = read.policy
+    async with toolbox.turn:
+        read = await toolbox.complete(gate.policy, gate.sandbox)
+        gate.policy = read.policy
     for fault in read.faults:
         log.error("%s", fault)
-    await audit.record("tools.read", policy=gate.policy.version, faults=[str(fault) for fault in read.faults])
+    await audit.record(
+        "tools.read",
+        policy=read.policy.version,
+        tools=read.policy.tool_digests(),
+        faults=list(read.policy.tool_faults),
+    )
 
 
 async def _reaped(sandbox: Sandbox) -> int:

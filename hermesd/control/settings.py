@@ -142,6 +142,10 @@ class Policy:
     tool_faults: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
 
+    def tool_digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each operators' file, for the audit log."""
+        return {file.path.name: file.digest for file in self.tool_files}
+
     def view(
         self, sandbox: str = "", sandbox_reason: str = "", degraded: tuple[str, ...] = ()
     ) -> CatalogueView:

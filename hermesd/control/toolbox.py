@@ -47,9 +47,13 @@ class Completed:
 
 
 class Toolbox:
-    """Completes policies. Readings are kept for as long as their file is the one that was read."""
+    """Completes policies. Readings are kept for as long as their file is the one that was read.
+
+    Whoever puts a policy in force holds ``turn`` from reading it until then, so that none overtakes another.
+    """
 
     def __init__(self) -> None:
+        self.turn = asyncio.Lock()
         self._readings: dict[tuple[Path, str], Reading] = {}
 
     async def complete(self, policy: Policy, sandbox: Sandbox | None) -> Completed:

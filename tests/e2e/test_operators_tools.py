@@ -1,11 +1,14 @@
 """A file of tools.d/ through the real executor: at its start, on reloads, changed behind its back."""
 
 import asyncio
+import hashlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
+
+from hermesd.audit import read_records
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +83,11 @@ async def test_a_wrong_file_takes_no_other_down_at_the_start_and_nothing_is_relo
 
     await pair.until(another)
     assert (await pair.executor("status"))["tool_faults"] == []
+    loaded = [
+        one for one in read_records(pair.folder / "executor/state/audit") if one["kind"] == "policy.loaded"
+    ]
+    digest = hashlib.sha256((pair.conf / "tools.d/good.py").read_bytes()).hexdigest()
+    assert loaded[-1]["tools"] == {"good.py": digest}
     assert (await as_agent(pair, "test:greet", "r3"))["output"].startswith("good morning")
 
 
