@@ -9,7 +9,6 @@ any other, with the same red lines.
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import pathlib
 import typing
 
@@ -22,6 +21,9 @@ HINTS = {
     dt.datetime: ("datetime",),
 }
 """Which types of argument a hint may stand for; the first is meant where nothing else is said."""
+
+_ASYNC, _STARRED = 0x80 | 0x200, 0x04 | 0x08
+"""A code's flags. `inspect` would name them, and costs a third of a call's start."""
 
 _SCHEMA_KEYS = {
     "description": "description", "default": "default", "minimum": "minimum", "maximum": "maximum",
@@ -95,7 +97,7 @@ def register_tool(
             _check(function, given)
             definition = {
                 "name": name,
-                "description": description or inspect.getdoc(function) or "",
+                "description": description or " ".join((function.__doc__ or "").split()),
                 "effect": effect,
                 "permission": permission,
                 **settings,
@@ -114,14 +116,23 @@ def register_tool(
 
 
 def _check(function: typing.Callable[..., object], given: dict[str, dict[str, object]] | None) -> None:
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    code = function.__code__
+    if code.co_flags & _ASYNC:
         raise WrongTool(f"{function.__name__} is async; a tool is a plain function")
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = inspect.signature(function).parameters.values()
-    if odd := next((one.name for one in parameters if one.kind not in named), ""):
-        raise WrongTool(f"{odd}: a tool's parameters each have a name to be called by")
-    if given is not None and set(given) != {one.name for one in parameters}:
+    if code.co_flags & _STARRED or code.co_posonlyargcount:
+        raise WrongTool(f"{function.__name__}: a tool's parameters each have a name to be called by")
+    if given is not None and set(given) != set(_parameters(function)):
         raise WrongTool(f"the given arguments are not the parameters of {function.__name__}")
+
+
+def _parameters(function: typing.Callable[..., object]) -> dict[str, object]:
+    """Return the parameters with their defaults, `...` where there is none."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    by_place = function.__defaults__ or ()
+    last = code.co_varnames[code.co_argcount - len(by_place) : code.co_argcount]
+    by_name = function.__kwdefaults__ or {}
+    return {**dict.fromkeys(names, ...), **dict(zip(last, by_place, strict=True)), **by_name}
 
 
 def _of_hints(function: typing.Callable[..., object]) -> dict[str, dict[str, object]]:
@@ -130,30 +141,32 @@ def _of_hints(function: typing.Callable[..., object]) -> dict[str, dict[str, obj
     except Exception as error:  # noqa: BLE001 - a hint is code, and may raise anything
         raise WrongTool(f"a hint cannot be read: {error}") from None
     found = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name not in hints:
-            raise WrongTool(f"{parameter.name} has no type hint")
-        found[parameter.name] = _argument(parameter, hints[parameter.name])
+    for name, default in _parameters(function).items():
+        if name not in hints:
+            raise WrongTool(f"{name} has no type hint")
+        found[name] = _argument(name, default, hints[name])
     return found
 
 
-def _argument(parameter: inspect.Parameter, hint: object) -> dict[str, object]:
+def _argument(name: str, default: object, hint: object) -> dict[str, object]:
     base, settings = hint, dict[str, object]()
     if typing.get_origin(hint) is typing.Annotated:
         base, *notes = typing.get_args(hint)
         for note in notes:
             settings |= note.settings if isinstance(note, Argument) else {}
     said = settings.pop("type", None)
-    kind, values = _kind(base, parameter.name)
+    kind, values = _kind(base, name)
     if said is not None and said not in kind:
-        raise WrongTool(f"{parameter.name}: {_shown(base)} cannot be of the type {said!r}")
+        raise WrongTool(f"{name}: {_shown(base)} cannot be of the type {said!r}")
     settings = {"type": said or kind[0], "description": "", **settings}
     if values:
         settings = {"values": values, **settings}
         if set(settings["values"]) != set(values):  # type: ignore[call-overload]
-            raise WrongTool(f"{parameter.name}: its values are not those of its hint")
-    if parameter.default is not inspect.Parameter.empty:
-        settings["default"] = _default(parameter)
+            raise WrongTool(f"{name}: its values are not those of its hint")
+    if default is None:
+        raise WrongTool(f"{name}: None is no value that could be asked for; leave the default away")
+    if default is not ...:
+        settings["default"] = str(default) if isinstance(default, pathlib.Path) else default
     return settings
 
 
@@ -173,12 +186,6 @@ def _kind(base: object, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
         known = ", ".join(one.__name__ for one in HINTS)
         raise WrongTool(f"{name}: {_shown(base)} is no hint of a tool; it is one of {known}, Literal, list")
     return HINTS[base], {}
-
-
-def _default(parameter: inspect.Parameter) -> object:
-    if parameter.default is None:
-        raise WrongTool(f"{parameter.name}: None is no value that could be asked for; leave the default away")
-    return str(parameter.default) if isinstance(parameter.default, pathlib.Path) else parameter.default
 
 
 def _of_schema(schema: dict[str, typing.Any]) -> dict[str, dict[str, object]]:

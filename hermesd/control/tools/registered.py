@@ -8,7 +8,6 @@ source does while it is read can say nothing but what it registers; its own prin
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import pathlib
 import sys
@@ -40,6 +39,8 @@ def main(argv: list[str]) -> int:
 
 def _read(name: str, source: str) -> int:
     """Print one JSON object: tools, each a definition and its line, and faults, each a line and words."""
+    import json  # noqa: PLC0415 - a call whose answer is text needs none
+
     out = os.dup(1)
     os.dup2(2, 1)
     fault = _load(name, source)
@@ -141,6 +142,8 @@ def _write(result: object) -> None:
         result = [result]
     for row in result:  # type: ignore[attr-defined]
         if isinstance(row, dict):
+            import json  # noqa: PLC0415 - as above
+
             print(json.dumps(row, ensure_ascii=False, default=str))
         else:
             print(row.decode("utf-8", "backslashreplace") if isinstance(row, bytes) else row)
