@@ -44,7 +44,7 @@ class HostSettings(NamedSource):
 
     kind: Literal["host"]
     interval_s: float = Field(default=15.0, ge=0.2, le=86_400)
-    refresh_s: float = Field(default=60.0, ge=0.2)
+    refresh_s: float = Field(default=300.0, ge=0.2)
     probe_timeout_s: float = Field(default=5.0, gt=0, le=600)
     filesystems: Filesystems = Filesystems()
     folder: tuple[Folder, ...] = ()

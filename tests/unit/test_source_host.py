@@ -33,7 +33,7 @@ class Bench:
         self.now = START
         self.delivered = []
         self.full = False
-        settings = HostSettings(kind="host", name="host", **{**OFF, **more})
+        settings = HostSettings(kind="host", name="host", **{"refresh_s": 60, **OFF, **more})
         self.source = HostSource(
             settings, self, "web1", now=lambda: self.now, mounts=lambda: list(self.mounted)
         )

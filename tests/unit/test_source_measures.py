@@ -192,3 +192,14 @@ def test_a_shipped_rule_opens_above_its_threshold_holds_between_and_clears_below
 def test_only_a_standstill_meets_the_shipped_rule_of_pressure():
     some = Event("1", "host", "host.pressure", START, labels={**LABELS, "stall": "some"}, value=99.0)
     assert judge(RULES["pressure"], some, None, START)[0].kind == "ignored"
+
+
+def test_a_measurement_that_hangs_for_a_minute_opens_an_incident_and_one_that_answers_ends_it():
+    rule, state, now, found = RULES["probe-stuck"], None, START, []
+    for status in (EventStatus.FIRING, EventStatus.FIRING, EventStatus.RESOLVED):
+        labels = {"host": "h", "probe": "filesystem:/mnt", "path": "/mnt"}
+        event = Event(f"{now}", "host", "host.probe_stuck", now, labels=labels, status=status)
+        verdict, state = judge(rule, event, state, now)
+        found.append(verdict.kind.value)
+        now += timedelta(seconds=61)
+    assert found == ["pending", "opened", "resolved"]

@@ -28,6 +28,7 @@ _FRESH_SECONDS: Final = 10.0
 """How old a catalogue may be: reading it costs 10 ms, and an executor that has changed says so itself."""
 
 _HOST_TYPES: Final = ("host.", "health.")
+_CALM_AT_ZERO: Final = ("flag", "count")
 
 
 async def brief(passage: Passage, received: Received) -> Briefing:
@@ -91,12 +92,28 @@ def incident_record(incident: Incident) -> dict[str, Any]:
 
 
 def host_facts(marks: Iterable[Mark], now: datetime) -> Mapping[str, Any]:
-    """Return the host's present state by kind of reading: what was read of each thing, and when."""
+    """Return the host's present state by kind of reading: what was read of each thing.
+
+    Short, since a planner is shown so many characters of it: what is resolved, and a flag or a count of
+    nothing, say nothing; a value has four digits.
+    """
     facts: dict[str, list[dict[str, Any]]] = {}
     for mark in marks:
-        if mark.name.startswith(_HOST_TYPES) and is_current(mark, now):
-            facts.setdefault(mark.name, []).append({"of": mark.scope, **mark.value})
+        if mark.name.startswith(_HOST_TYPES) and is_current(mark, now) and not _is_calm(mark.value):
+            facts.setdefault(mark.name, []).append(_fact(mark))
     return facts
+
+
+def _is_calm(value: Mapping[str, Any]) -> bool:
+    return value["status"] == "resolved" or (value["unit"] in _CALM_AT_ZERO and not value["value"])
+
+
+def _fact(mark: Mark) -> dict[str, Any]:
+    value, status = mark.value["value"], mark.value["status"]
+    fact: dict[str, Any] = {"of": mark.scope}
+    if value is not None:
+        fact |= {"value": float(f"{value:.4g}"), "unit": mark.value["unit"]}
+    return fact | ({"status": status, "labels": mark.value["labels"]} if status else {})
 
 
 def past_line(run: Run) -> str:

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hermesd.incidents import IncidentStatus, Outcome, RunStatus
+from hermesd.pipeline.stages.brief import host_facts
 from hermesd.protocol import Decision, Finish, ResultStatus
+from hermesd.state.marks import reading_mark
 
 
 async def test_a_full_disk_is_looked_at_cleaned_and_resolved(open_house, world, parts):
@@ -113,6 +115,31 @@ async def test_facts_are_the_hosts_present_state_and_nothing_older(open_house, p
         await house.ended()
     facts = planner.asked[0].briefing.facts["host.filesystem"]
     assert [(fact["of"], fact["value"]) for fact in facts] == [("/full", 93.0), ("/new", 42.0)]
+
+
+def test_facts_are_short_and_leave_out_what_says_nothing():
+    now = datetime.now(UTC)
+
+    def mark(kind, scope, value, unit, status=None):
+        said = {"value": value, "unit": unit, "labels": {"host": "h"}, "status": status, "at": "then"}
+        return reading_mark(kind, said, now, scope)
+
+    facts = host_facts(
+        [
+            mark("host.filesystem", "/", 81.23456789, "percent"),
+            mark("host.read_only", "/", 0.0, "flag"),
+            mark("host.read_only", "/srv", 1.0, "flag"),
+            mark("host.oom_kills", "oom_kills", 0.0, "count"),
+            mark("host.probe_stuck", "filesystem:/", None, "", "resolved"),
+            mark("health.check", "shop", None, "", "firing"),
+        ],
+        now,
+    )
+    assert facts == {
+        "host.filesystem": [{"of": "/", "value": 81.23, "unit": "percent"}],
+        "host.read_only": [{"of": "/srv", "value": 1.0, "unit": "flag"}],
+        "health.check": [{"of": "shop", "status": "firing", "labels": {"host": "h"}}],
+    }
 
 
 async def test_a_planner_knows_what_earlier_runs_of_the_incident_came_to(open_house, parts):
