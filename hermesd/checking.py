@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hermesd import unit_sync
 from hermesd.agent.runbook import check_runbook
 from hermesd.confd import ConfigError
 from hermesd.config import Config, load_config
+from hermesd.control import helper_units
 from hermesd.control.quarantine import place_faults
 from hermesd.control.sandbox.auto import choose
 from hermesd.control.settings import Policy, load_policy
@@ -48,7 +50,8 @@ def check_all(layers: Sequence[Path]) -> Report:
         for name, runbook in sorted(config.runbooks.items())
         for fault in check_runbook(runbook, policy.view())
     ]
-    mismatches = [*wrong, *mismatches]
+    installed = unit_sync.compared(policy, helper_units.UNIT_FOLDER)
+    mismatches = [*wrong, *mismatches, *installed.faults]
     notes = [
         *unread,
         *(
@@ -58,6 +61,7 @@ def check_all(layers: Sequence[Path]) -> Report:
         ),
     ]
     notes += [f"note: {fault}" for fault in place_faults(policy)]
+    notes += [f"note: {line}" for line in installed.notes]
     summary = (
         f"{len(config.sources)} sources, {len(config.rules)} rules, {len(config.runbooks)} runbooks, "
         f"{len(policy.commands)} commands: {len(mismatches) or 'no'} faults"

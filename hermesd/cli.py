@@ -89,6 +89,31 @@ def check(conf: tuple[Path, ...], recent: int | None) -> None:
     sys.exit(EXIT_CONFIG if report.faults else 0)
 
 
+@main.group()
+def units() -> None:
+    """The helper units through which a few fixed actions of root may be asked for."""
+
+
+@units.command()
+@click.option(
+    "--into",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("/etc/systemd/system"),
+    show_default=True,
+    help="Where the unit files lie.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.pass_obj
+def sync(conf: tuple[Path, ...], into: Path, *, dry_run: bool) -> None:
+    """Write the units of each [helpers.NAME] in permissions.toml, and remove those no longer named."""
+    from hermesd import unit_sync  # noqa: PLC0415 - reads the executor's half, at no other time
+
+    report = unit_sync.sync_units(conf, into, dry_run=dry_run)
+    for line in report.lines:
+        click.echo(line)
+    sys.exit(EXIT_CONFIG if report.faults else 0)
+
+
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 @click.option("--lang", type=click.Choice(["en", "zh"]), default=None, help="Default: from LANG.")

@@ -55,6 +55,30 @@ _NEVER_LITERAL: Final = (
 )  # fmt: skip
 
 
+_SERVICE_ENDS: Final = (".service", ".socket", ".timer", ".path")
+_NEVER_TOUCHED: Final = frozenset({
+    "auditd", "auditbeat", "dbus", "dbus-broker", "emergency", "exit", "halt", "hermesd", "hermesd-executor",
+    "init", "kexec", "klogd", "metalog", "polkit", "poweroff", "reboot", "rescue", "rsyslog", "soft-reboot",
+    "syslog", "syslog-ng", "syslogd",
+})  # fmt: skip
+"""Units that others' records and this machine's control hang on, by their names without the ending."""
+_NEVER_TOUCHED_BEGIN: Final = ("dbus-org.", "hermesd-", "initrd-", "systemd-", "user@")
+
+
+def unit_fault(unit: str) -> str:
+    """Return why no helper may restart, reload or reset this unit."""
+    stem, dot, ending = unit.rpartition(".")
+    if f"{dot}{ending}" not in _SERVICE_ENDS:
+        return (
+            f"{unit} is not a {', '.join(end[1:] for end in _SERVICE_ENDS)}: it stands for more than itself"
+        )
+    if stem.endswith("@"):
+        return f"{unit} is a template; name the one instance that is meant"
+    if stem.partition("@")[0] in _NEVER_TOUCHED or stem.startswith(_NEVER_TOUCHED_BEGIN):
+        return f"{unit} keeps records, or controls this machine or hermesd: it is left to a person"
+    return ""
+
+
 def program_fault(executable: str) -> str:
     """Return why a command may not name this program."""
     path = PurePosixPath(executable)

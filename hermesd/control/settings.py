@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
+from hermesd.control.helpers import Helper, HelperSettings, read_helper
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import beneath, normal_path_fault, overlap
 from hermesd.control.toolfiles import ToolFile, read_tool_files
@@ -49,6 +50,8 @@ class ExecutorSettings(BaseModel):
     operator_socket: str = "/run/hermesd-executor/operator.sock"
     agent_user: str = "hermesd"
     same_user: bool = False
+    helper_sockets: Root = "/run/hermesd-do"
+    helper_group: str = Field(default="hermesd-executor", pattern="^[a-z_][a-z0-9_-]{0,31}$")
     sandbox: str = Field(default="auto", pattern="^(auto|docker|bubblewrap)$")
     docker_sockets: tuple[str, ...] = ("/run/docker.sock", "/run/podman/podman.sock")
     prestart: bool = True
@@ -106,6 +109,7 @@ class Permissions(BaseModel):
     roles: dict[str, Role] = Field(default_factory=dict)
     denied_commands: tuple[str, ...] = ()
     quarantine: QuarantineSettings = QuarantineSettings()
+    helpers: dict[str, HelperSettings] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ class Policy:
     permissions: Permissions
     commands: Mapping[str, Command]
     protected: tuple[str, ...] = ()
+    helpers: tuple[Helper, ...] = ()
     tool_files: tuple[ToolFile, ...] = ()
     unread: tuple[ToolFile, ...] = ()
     tool_faults: tuple[str, ...] = ()
@@ -179,6 +184,7 @@ def load_policy(layers: Sequence[Path]) -> Policy:
     tools = read_tool_files(layers, faults)
     missing: list[Missing] = []
     commands = _commands(files, stages, protected, faults, missing)
+    helpers = _helpers(permissions_file, permissions, settings, commands, protected, faults)
     if not tools:
         faults += [one.fault for one in missing]
     if faults:
@@ -192,6 +198,7 @@ def load_policy(layers: Sequence[Path]) -> Policy:
         permissions,
         commands,
         protected,
+        helpers,
         tool_files=tools,
         unread=tools,
         missing=tuple(missing),
@@ -236,6 +243,25 @@ def _commands(
             fault = origin[name].fault(("fallback",), reason)
             missing.append(Missing(command.spec.fallback, reads=False, fault=fault))
     return commands
+
+
+def _helpers(
+    file: Document | None,
+    permissions: Permissions,
+    settings: ExecutorSettings,
+    commands: Mapping[str, Command],
+    protected: tuple[str, ...],
+    faults: list[Fault],
+) -> tuple[Helper, ...]:
+    helpers: list[Helper] = []
+    roots = permissions.reach.writable_roots
+    for name, section in sorted(permissions.helpers.items()):
+        read = read_helper(name, section, commands, roots, protected, settings.helper_sockets)
+        if isinstance(read, Helper):
+            helpers.append(read)
+        elif file is not None:
+            faults += [file.fault(("helpers", name, *at), f"helpers.{name}: {why}") for at, why in read]
+    return tuple(helpers)
 
 
 def _reach_faults(file: Document | None, permissions: Permissions, protected: tuple[str, ...]) -> list[Fault]:

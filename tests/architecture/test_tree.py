@@ -33,7 +33,8 @@ HOMES = {
     "sdnotify": {"lifecycle.py"},
     # pipeline/ names the connection's type alone; the tool runs in a container, on a service's file
     "sqlite3": {"control/ledger.py", "control/tools/sqlite_query.py", "state/", "pipeline/"},
-    "subprocess": {"control/sandbox/process.py", "demo/", "launcher.py"},
+    # the action of a helper is a program of its own, started by systemd: no daemon imports it
+    "subprocess": {"control/host_action.py", "control/sandbox/process.py", "demo/", "launcher.py"},
 }
 
 # Where any failure at all may be caught and the work goes on, each a border with a reason.
