@@ -19,7 +19,7 @@ from hermesd.control.artifacts import FOLDER
 from hermesd.control.catalogue import Command, SandboxSpec, in_words, placeholder
 from hermesd.control.permits import Permit, permit_for
 from hermesd.control.redlines import BUS_SOCKET, secret_fault
-from hermesd.control.roots import beneath, covering, intersect
+from hermesd.control.roots import beneath, covering, intersect, nearest
 from hermesd.control.sandbox.base import Job, Mount, PathUse, Profile
 from hermesd.control.settings import Policy
 from hermesd.control.undo import Kept
@@ -248,7 +248,7 @@ def _given(sandbox: SandboxSpec, host: Host) -> list[str]:
 
 
 def _path_use(argument: Argument, path: str, roots: tuple[str, ...], host: Host) -> PathUse | None:
-    root = covering(path, roots)
+    root = nearest(path, roots)
     if root is not None:
         return PathUse(root, (beneath(path, root) or "").encode())
     stand_in = host.stand_in(path) if path in argument.exact else None

@@ -61,7 +61,26 @@ def _openat2(root_fd: int, path: bytes) -> int:
     )
     if fd < 0:
         code = ctypes.get_errno()
+        if code == errno.ENOSYS:
+            return _open_by_steps(root_fd, path)
         raise OSError(code, os.strerror(code) if code else errno.errorcode[errno.EINVAL])
+    return fd
+
+
+def _open_by_steps(root_fd: int, path: bytes) -> int:
+    """Do as `openat2` where a unit forbids it or the kernel is too old; as the container's stub does."""
+    device = os.fstat(root_fd).st_dev
+    fd = os.dup(root_fd)
+    for part in path.split(b"/"):
+        try:
+            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+        found = os.fstat(fd)
+        if part in (b"", b".", b"..") or stat.S_ISLNK(found.st_mode) or found.st_dev != device:
+            os.close(fd)
+            raise OSError(errno.EXDEV, "leads through a link or into another mount")
     return fd
 
 

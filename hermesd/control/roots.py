@@ -55,6 +55,15 @@ def intersect(ours: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda root: (root.count("/"), root)))
 
 
+def nearest(path: str, roots: Iterable[str]) -> str | None:
+    """Return the deepest of ``roots`` that ``path`` lies beneath; None when there is none.
+
+    A unit's ReadWritePaths= makes each of them a mount of its own, which no shallower root leads into.
+    """
+    found = [root for root in roots if beneath(path, root) is not None]
+    return max(found, key=lambda root: (root.count("/"), root), default=None)
+
+
 def covering(path: str, roots: Iterable[str]) -> str | None:
     """Return the shallowest of ``roots`` that ``path`` lies beneath; None when there is none."""
     return min(

@@ -261,6 +261,61 @@ def test_a_failed_unit_and_a_restart_loop_are_incidents_until_they_end(running):
     running.until(lambda: "Unit doomed.service" not in open_incidents(running), "it ended", 20)
 
 
+APPROVE = """
+import sys, time
+from pathlib import Path
+from hermesd.ipc.client import BlockingClient
+
+def ask(kind, **payload):
+    with BlockingClient(Path("/run/hermesd-executor/operator.sock"), 30) as client:
+        *_, last = client.ask(kind, payload)
+    return last["payload"]
+
+end = time.monotonic() + 20
+while not (waiting := ask("approvals")["operations"]) and time.monotonic() < end:
+    time.sleep(0.1)
+shown = ask("approve.show", id=waiting[0]["id"])
+ended = ask("approve.redeem", id=shown["id"], token=shown["token"], second=shown["second_word"])
+print(shown["id"], ended["outcome"], shown["text"])
+"""
+
+
+def test_what_a_cleanup_removes_is_kept_where_the_guide_says_and_comes_back(running):
+    python = ["env", "PYTHONPATH=/opt/checkout:/opt/site", "/usr/bin/python3"]
+    running.run("mkdir", "-p", "/srv", "/mnt/spare")
+    running.run("mount", "-t", "tmpfs", "-o", "size=8m", "spare", "/mnt/spare")
+    owned = ["install", "-d", "-o", "hermesd-executor", "-g", "hermesd-executor", "-m"]
+    running.run(*owned, "0700", "/mnt/spare/hermesd")
+    running.run(*owned, "0755", "/srv/app", "/srv/app/cache")
+    file = "/srv/app/cache/a.tmp"
+    running.run("install", "-o", "hermesd-executor", "-m", "0640", "/etc/machine-id", file)
+    running.run("touch", "-d", "2001-01-01", file)
+    before = running.run("stat", "-c", "%a %s %U %Y", file) + running.run("cat", file)
+    for path, text in (
+        ("/etc/hermesd/conf.d/permissions.toml.d/app.toml", '[reach]\nwritable_roots = ["/srv/app"]\n'),
+        (
+            "/etc/hermesd/conf.d/permissions.toml.d/quarantine.toml",
+            '[quarantine]\nfolder = "/mnt/spare/hermesd"\n',
+        ),
+        (
+            "/etc/systemd/system/hermesd-executor.service.d/paths.conf",
+            "[Service]\nReadWritePaths=/srv/app /mnt/spare/hermesd\n",
+        ),
+    ):
+        running.run("mkdir", "-p", str(Path(path).parent))
+        running.run("sh", "-c", f"printf '%s' '{text}' > {path}")
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "hermesd-executor", "hermesd")
+    running.run(*python, "-m", "hermesd.ctl", "ask", "--no-wait", "clean up /srv/app")
+    operation, outcome, text = running.run(*python, "-c", APPROVE).split(" ", 2)
+    assert outcome == "succeeded", text
+    assert "can be undone for 72 h" in text
+    assert running.run("ls", "/srv/app/cache") == ""
+    running.run(*python, "-m", "hermesd.ctl", "undo", operation, "--no-wait")
+    assert running.run(*python, "-c", APPROVE).split(" ", 2)[1] == "succeeded"
+    assert running.run("stat", "-c", "%a %s %U %Y", file) + running.run("cat", file) == before
+
+
 def test_a_reload_takes_the_new_files_and_a_wrong_one_changes_nothing(running):
     running.run("systemctl", "reload", "hermesd")
     running.until(lambda: running.shown("hermesd", "StatusText").startswith("reloaded"), "reloaded")

@@ -14,6 +14,8 @@ NOT_AS_ROOT: Final = (
     "run the executor as its own user"
 )
 
+NO_PATHS: Final = "not even /usr/bin can be opened inside: {reason}"
+
 _NAMESPACES: Final = (
     "user namespaces are switched off: sysctl -w user.max_user_namespaces=10000, where it exists "
     "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0, "

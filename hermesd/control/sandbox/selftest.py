@@ -8,16 +8,19 @@ read. This module must never raise for a sandbox that does not work: it says why
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol, runtime_checkable
 
-from hermesd.control.sandbox import supply
+from hermesd.control.sandbox import remedies, supply
 from hermesd.control.sandbox.base import (
     GRACE_SECONDS,
     Container,
     Ended,
     Job,
+    PathRefused,
+    PathUse,
     Profile,
     Sandbox,
     SandboxError,
@@ -71,12 +74,16 @@ async def _promises(sandbox: Sandbox) -> dict[str, str]:
 
 async def _look(sandbox: Sandbox) -> tuple[dict[str, str], str]:
     """Return what each promise looks like from inside, and whose process it is from outside."""
-    job = _job("check", str(_MEMORY_MB), str(_PIDS), timeout_ms=_CHECK_MS)
+    job = replace(
+        _job("check", str(_MEMORY_MB), str(_PIDS), timeout_ms=_CHECK_MS), paths=(PathUse("/usr", b"bin"),)
+    )
     container = await sandbox.start(Profile(memory_mb=_MEMORY_MB, pids=_PIDS))
     try:
         outside = await asyncio.to_thread(seen_from_outside, container)
         await container.resolve(job)
         return read_report(await container.run()), outside
+    except PathRefused as refusal:
+        raise SandboxError(remedies.NO_PATHS.format(reason=refusal.reason)) from None
     finally:
         await container.destroy()
 

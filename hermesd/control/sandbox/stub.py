@@ -23,6 +23,7 @@ READ_BYTES = 1 << 16
 _GO = b"G"
 _END_SECONDS = 1.0
 _SYS_OPENAT2 = 437  # the same number on every architecture
+_ENOSYS, _EXDEV, _ELOOP = 38, 18, 40
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _O_PATH = 0o10000000
 _O_DIRECTORY = posix.O_DIRECTORY
@@ -72,6 +73,8 @@ class Kernel:
         found: int = self._call(long(_SYS_OPENAT2), long(folder), path, how, long(len(how)))
         if found < 0:
             error = self._ctypes.get_errno()
+            if error == _ENOSYS:
+                return open_by_steps(folder, path, flags)
             raise OSError(error, posix.strerror(error))
         return found
 
@@ -201,6 +204,27 @@ def open_path(kernel: Kernel, root: bytes, beneath: bytes) -> int:
         return posix.open(b"/proc/self/fd/%d" % fd, posix.O_RDONLY | posix.O_NOCTTY | posix.O_NONBLOCK)
     except OSError:
         return fd  # it may be looked at from outside, not read
+
+
+def open_by_steps(folder: int, path: bytes, flags: int) -> int:
+    """Do as `openat2` where that is forbidden (RestrictSUIDSGID= in a unit does) or too new: name by name.
+
+    Each name is opened in the descriptor of the one before and followed nowhere. Raise OSError.
+    """
+    device = posix.fstat(folder).st_dev
+    fd = posix.dup(folder)
+    for part in path.split(b"/"):
+        try:
+            inner = posix.open(part, flags, dir_fd=fd)
+        finally:
+            posix.close(fd)
+        fd = inner
+        seen = posix.fstat(fd)
+        is_link = seen.st_mode & 0o170000 == _LINK
+        if part in (b"", b".", b"..") or is_link or seen.st_dev != device:
+            posix.close(fd)
+            raise OSError(_ELOOP if is_link else _EXDEV, "")
+    return fd
 
 
 def why_refused(error: int) -> str:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermesd.control.manifest import ManifestError, impact_of, read_manifest
-from hermesd.control.roots import beneath, covering, intersect, normal_path_fault
+from hermesd.control.roots import beneath, covering, intersect, nearest, normal_path_fault
 
 names = st.text("ab.-_", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 paths = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
@@ -63,3 +63,11 @@ def test_a_manifest_that_cannot_be_read_whole_is_no_manifest(data):
 
 def test_an_empty_manifest_is_about_no_files():
     assert impact_of(b"", "/srv").files == 0
+
+
+def test_the_nearest_root_is_the_deepest_by_whole_components():
+    roots = ("/srv", "/srv/app", "/srv/app2", "/var")
+    assert nearest("/srv/app/cache", roots) == "/srv/app"
+    assert nearest("/srv/apple", roots) == "/srv"
+    assert nearest("/srv/app", roots) == "/srv/app"
+    assert nearest("/etc", roots) is None
