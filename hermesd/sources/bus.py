@@ -43,25 +43,37 @@ class Unit:
 
 
 class SystemBus:
-    """A connection to the bus, open between `async with`. Raises BusFailed from everything."""
+    """A connection to the bus, open between `async with`. Raises BusFailed from everything.
 
-    def __init__(self, address: str = "") -> None:
+    ``answer_s`` bounds each answer, the connection's among them.
+    """
+
+    def __init__(self, address: str = "", answer_s: float = ANSWER_S) -> None:
         self._address = address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS", ADDRESS)
+        self._answer_s = answer_s
         self._bus: MessageBus | None = None
 
     async def __aenter__(self) -> Self:
         """Connect."""
         try:
-            async with asyncio.timeout(ANSWER_S):
-                self._bus = await MessageBus(bus_address=self._address).connect()
+            self._bus = MessageBus(bus_address=self._address)
+            async with asyncio.timeout(self._answer_s):
+                await self._bus.connect()
         except (OSError, EOFError, AuthError, InvalidAddressError) as error:
-            raise BusFailed(f"the system bus cannot be reached: {error or type(error).__name__}") from None
+            self._let_go()
+            raise BusFailed(f"the system bus cannot be reached: {self._words(error)}") from None
+        except asyncio.CancelledError:
+            self._let_go()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let go of the connection."""
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._bus is not None:
             self._bus.disconnect()
             self._bus = None
@@ -95,14 +107,19 @@ class SystemBus:
             body=body,
         )
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 answer = await self._bus.call(question)
         except (OSError, EOFError, DBusError) as error:  # TimeoutError is an OSError
-            raise BusFailed(f"systemd did not answer {member}: {error or type(error).__name__}") from None
+            raise BusFailed(f"systemd did not answer {member}: {self._words(error)}") from None
         if answer is None or answer.message_type is MessageType.ERROR:
             words = answer.body[0] if answer is not None and answer.body else "no answer"
             raise BusFailed(f"systemd refused {member}: {words}")
         return answer.body[0]
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"nothing came within {self._answer_s:g} s"
+        return str(error) or type(error).__name__
 
 
 def _units(rows: Sequence[Sequence[Any]]) -> list[Unit]:

@@ -148,6 +148,7 @@ def engine(needs):
 @pytest.fixture(scope="module")
 def machine(engine, needs):
     needs(Path(INIT).exists(), "systemd (Debian package systemd)")
+    needs(Path("/usr/lib/systemd/system/dbus.socket").exists(), "the system bus (Debian package dbus)")
     needs(shutil.which("bwrap"), "bubblewrap")
     system = subprocess.run(
         ["/usr/bin/python3", "-c", "import sys; print(*sys.version_info[:2])"],
