@@ -41,6 +41,7 @@ class Quarantine:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._kept: dict[str, Kept] = {}
+        self._stuck: set[str] = set()
 
     async def load(self) -> None:
         """Take up what earlier lives kept."""
@@ -130,8 +131,10 @@ class Quarantine:
         try:
             await asyncio.to_thread(host.remove_flat_folder, kept.folder, kept.operation)
         except OSError as error:
-            path = f"{kept.folder}/{kept.operation}"
-            log.warning("%s could not be removed (%s): run: rm -r -- %s", path, error.strerror, path)
+            if kept.operation not in self._stuck:
+                path = f"{kept.folder}/{kept.operation}"
+                log.warning("%s could not be removed (%s): run: rm -r -- %s", path, error.strerror, path)
+            self._stuck.add(kept.operation)
             return False
         await self._forget(kept)
         return True
