@@ -105,6 +105,7 @@ class ResultStatus(StrEnum):
     EXPIRED = "expired"  # nobody decided within the life of a pending operation
     PLAN_CHANGED = "plan_changed"  # the world no longer is what the person was shown
     UNDELIVERABLE = "undeliverable"  # there is nobody who could be asked
+    TAKEN_OVER = "taken_over"  # a person has the run or its target: nothing is changed there
     TICKETED = "ticketed"  # only a person may do it: it waits in the queue
     TIMED_OUT = "timed_out"  # a stage's clock ran out; see `stages`
     UNAVAILABLE = "unavailable"  # no usable sandbox, or the executor cannot be reached

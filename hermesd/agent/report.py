@@ -34,6 +34,10 @@ _NOTES: Final = {
         "{step}：未执行，展示之后情况已变化{reason}",
     ),
     "undeliverable": ("{step}: there was nobody to ask{reason}", "{step}：无人可询问{reason}"),
+    "taken_over": (
+        "{step}: not done, it is in a person's hands{reason}",
+        "{step}：未执行，已由人接管{reason}",
+    ),
     "ticketed": ("{step}: it waits in the queue for a person{reason}", "{step}：已进入人工处理队列{reason}"),
     "timed_out": ("{step}: its time ran out{reason}", "{step}：超时{reason}"),
     "unavailable": ("{step}: nothing could be run{reason}", "{step}：当前无法执行任何命令{reason}"),

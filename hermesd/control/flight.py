@@ -136,7 +136,7 @@ class Flight:
                 raise Stopped(ResultStatus.REFUSED, reasons, bound)
             if fault := await self._cockpit.hands.fault(self.request, bound, self._cockpit.now()):
                 mark.outcome = StageOutcome.REFUSED
-                raise Stopped(ResultStatus.REFUSED, fault)
+                raise Stopped(ResultStatus.TAKEN_OVER, fault)
         if not self._reopened:  # what waits for a person may wait for a sandbox too
             self._sandbox()
         return bound

@@ -107,6 +107,7 @@ RESULTS: Final = {
     "expired": Text("expired: nobody decided", "已过期：无人决定"),
     "plan_changed": Text("stopped: the world changed", "已停止：情况有变"),
     "undeliverable": Text("nobody could be asked", "无人可问"),
+    "taken_over": Text("not run: a person has it", "未执行：已由人接管"),
     "ticketed": Text("waits as a ticket for a person", "已转为人工单"),
     "timed_out": Text("timed out", "超时"),
     "unavailable": Text("unavailable", "不可用"),

@@ -38,6 +38,7 @@ _OUTCOMES: Final = {
     ResultStatus.PLAN_CHANGED: Outcome.PLAN_CHANGED,
     ResultStatus.UNDELIVERABLE: Outcome.HANDED_OVER,
     ResultStatus.TICKETED: Outcome.HANDED_OVER,
+    ResultStatus.TAKEN_OVER: Outcome.HANDED_OVER,
     ResultStatus.CANCELLED: Outcome.CANCELLED,
     ResultStatus.TIMED_OUT: Outcome.TIMED_OUT,
     ResultStatus.UNKNOWN: Outcome.UNKNOWN,
@@ -81,4 +82,4 @@ def conclude(
     return Ending(Outcome.REPORTED, words.not_cleared if changed else "")
 
 
-_TICKETS: Final = frozenset({ResultStatus.TICKETED, ResultStatus.UNDELIVERABLE})
+_TICKETS: Final = frozenset({ResultStatus.TICKETED, ResultStatus.UNDELIVERABLE, ResultStatus.TAKEN_OVER})

@@ -279,6 +279,7 @@ async def test_a_step_whose_need_failed_is_not_sent(open_house, world, parts):
         (ResultStatus.PLAN_CHANGED, Outcome.PLAN_CHANGED),
         (ResultStatus.UNDELIVERABLE, Outcome.HANDED_OVER),
         (ResultStatus.TICKETED, Outcome.HANDED_OVER),
+        (ResultStatus.TAKEN_OVER, Outcome.HANDED_OVER),
         (ResultStatus.TIMED_OUT, Outcome.TIMED_OUT),
         (ResultStatus.UNKNOWN, Outcome.UNKNOWN),
     ],

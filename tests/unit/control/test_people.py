@@ -119,7 +119,7 @@ async def test_the_third_refusal_in_a_row_leaves_the_run_nothing_but_looking_unt
             await gate.run(house.request("no:such", f"t1.{number}.0.0"), lambda _p: None)
         refused = await gate.run(house.cleanup("t1.4.0.0"), lambda _p: None)
         looked = await gate.run(house.request("system:load", "t1.5.0.0"), lambda _p: None)
-        assert refused.status is ResultStatus.REFUSED
+        assert refused.status is ResultStatus.TAKEN_OVER
         assert "a person has t1" in refused.reason
         assert looked.status is ResultStatus.SUCCEEDED
         await gate.release("t1", OPERATOR)
@@ -141,12 +141,12 @@ async def test_a_target_that_was_repaired_twice_in_a_day_is_a_persons_and_stays_
         for number in range(2):
             assert (await repaired(house, gate, f"t1.{number}.0.0")).status is ResultStatus.SUCCEEDED
         third = await gate.run(house.cleanup("t1.3.0.0"), lambda _p: None)
-        assert third.status is ResultStatus.REFUSED
+        assert third.status is ResultStatus.TAKEN_OVER
     async with house.open() as gate:
         assert [item.target for item in await gate.takeovers()] == [str(house.data)]
         house.clock.forward(hours=25)
         again = await gate.run(house.cleanup("t1.4.0.0"), lambda _p: None)
-        assert again.status is ResultStatus.REFUSED
+        assert again.status is ResultStatus.TAKEN_OVER
         await gate.release(str(house.data), OPERATOR)
         assert (await repaired(house, gate, "t1.5.0.0")).status is ResultStatus.SUCCEEDED
 
@@ -268,7 +268,7 @@ async def test_a_third_repair_of_one_target_is_the_third_in_whatever_words_it_is
             await repaired(house, gate, f"t1.{number}.0.0")
         asked = house.request("fs:cleanup", "t2.1.0.0", path=str(house.data), older_than_s=7200)
         third = await gate.run(asked, lambda _p: None)
-    assert third.status is ResultStatus.REFUSED
+    assert third.status is ResultStatus.TAKEN_OVER
     assert "a person has" in third.reason
 
 
