@@ -182,6 +182,36 @@ def test_a_file_that_appears_after_the_list_was_confirmed_is_not_overwritten(hou
     assert (house.root / "a" / "cache" / name).readlink() == Path("/nowhere")
 
 
+@pytest.mark.slow
+def test_a_folder_that_is_swapped_for_a_link_while_files_come_back_leads_nowhere(house, tmp_path):
+    before = house.fill(files=60)
+    elsewhere, aside, cache = tmp_path / "elsewhere", house.root / "aside", house.root / "a" / "cache"
+    elsewhere.mkdir()
+    swaps = 0
+    house.set_aside()
+    for _ in range(20):
+        listed = house.run("fs_restorable", house.quarantine / "op-1", house.root)[1]
+        process = house.start(
+            "fs_restore", house.quarantine / "op-1", house.root, arguments=("30",), stdin=listed
+        )
+        while process.poll() is None:
+            cache.rename(aside)
+            cache.symlink_to(elsewhere)
+            cache.unlink()
+            aside.rename(cache)
+            swaps += 1
+        process.stdout.close()
+        process.stderr.close()
+        assert list(elsewhere.iterdir()) == []
+        if not (house.quarantine / "op-1" / "record").exists():
+            break
+        assert {**_copies(house), **house.now()} == before
+    if (house.quarantine / "op-1" / "record").exists():
+        house.restore()
+    assert house.now() == before
+    assert swaps > 100
+
+
 @pytest.mark.parametrize("nameless", [True, False])
 def test_a_whole_file_gets_its_name_only_if_nothing_has_it(tmp_path, nameless):
     kept = Kept((1, 0o100640, 0, 0, 0, 0, 0), "", b"a")
