@@ -172,7 +172,7 @@ class Impact(Word):
     """What a confirmed operation would do, counted by its preview and never by the model.
 
     ``reversible``: it can be undone for ``undo_h`` hours (0: no end). Else ``undo`` says why not, by a word
-    for programs: `none`, `missing`, `same`, `too_large`, `full`, `no_room`, `denied`.
+    for programs: `none`, `missing`, `same`, `too_large`, `full`, `no_room`, `denied`, `helper`.
     """
 
     files: int = Field(ge=0)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pydantic import JsonValue
 
 from hermesd.control.artifacts import FOLDER
 from hermesd.control.catalogue import Command, SandboxSpec, in_words, placeholder
+from hermesd.control.helpers import Helper, helper_for
 from hermesd.control.permits import Permit, permit_for
 from hermesd.control.redlines import BUS_SOCKET, secret_fault
 from hermesd.control.roots import beneath, covering, intersect, nearest
@@ -53,16 +54,34 @@ class Host(Protocol):
         """Say whether a regular file is there."""
         ...
 
+    def is_socket(self, path: str) -> bool:
+        """Say whether a socket is there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A request that may go on: what runs, in which container, and how it is shown to a person."""
+    """A request that may go on: what runs, in which container, and how it is shown to a person.
+
+    With ``helper`` no container runs it but an installed helper, as root.
+    """
 
     command: Command
     values: dict[str, JsonValue]
     job: Job
     profile: Profile
     shown_argv: tuple[str, ...]
+    helper: Helper | None = None
+
+    @property
+    def looks(self) -> bool:
+        """Whether a person is shown how things are now, in place of a list of files."""
+        return self.helper is not None and not self.helper.root
+
+    @property
+    def is_ticket(self) -> bool:
+        """Whether only a person's own hands may do it."""
+        return self.command.spec.permission is Permission.CONFIDENTIAL and self.helper is None
 
     def confirmations(self, extra: int) -> int:
         """Return how many times a person confirms before it runs; ``extra`` is what the asker adds.
@@ -109,7 +128,18 @@ def bind(
         return (Rejection(field=field, reason=OUTSIDE),)
     hidden = tuple(folder for folder in policy.protected if host.is_folder(folder))
     shelves = {"artifact": f"{policy.settings.state_dir}/{FOLDER}", "operation": quarantine}
-    return _assemble(command, values, request.timeout_ms, reach, hidden, shelves, host)
+    bound = _assemble(command, values, request.timeout_ms, reach, hidden, shelves, host)
+    return _by_helper(policy, bound, host) if isinstance(bound, Bound) else bound
+
+
+def _by_helper(policy: Policy, bound: Bound, host: Host) -> Bound:
+    """Return the request as an installed helper would do it; as it is, where none is for exactly this."""
+    helper = helper_for(policy.helpers, bound.command.name, bound.values)
+    if helper is None or not host.is_socket(helper.socket):
+        return bound
+    inner = beneath(str(bound.values["path"]), helper.root) if helper.root else ""
+    job = replace(bound.job, argv=((inner or "").encode(),), paths=(), tool="")
+    return replace(bound, helper=helper, job=job, profile=Profile(), shown_argv=helper.shown)
 
 
 def _reach(permit: Permit, command: Command) -> dict[str, tuple[str, ...]]:

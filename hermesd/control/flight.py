@@ -21,10 +21,11 @@ from hermesd.clocks import StageClock, StageMark, StageTimeout
 from hermesd.control import host
 from hermesd.control.artifacts import Artifacts
 from hermesd.control.binding import Bound, bind
+from hermesd.control.helper_call import HelperCall
 from hermesd.control.ledger import Ledger, Operation, OperationStatus
 from hermesd.control.outcome import Stopped, verdict_of
 from hermesd.control.output import read_output
-from hermesd.control.preview import Preview, read_preview, unpreviewed
+from hermesd.control.preview import Preview, looked_at, read_preview, unpreviewed
 from hermesd.control.quarantine import Quarantine
 from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Container, Ended, Job, PathRefused, Sandbox, SandboxError
@@ -36,7 +37,6 @@ from hermesd.protocol import (
     Effect,
     Gain,
     Impact,
-    Permission,
     Progress,
     ResultStatus,
     Stage,
@@ -110,7 +110,7 @@ class Flight:
         """Take the request to its end. Never raises for what is an ordinary end."""
         try:
             bound = await self._validate()
-            if bound.command.spec.permission is Permission.CONFIDENTIAL:
+            if bound.is_ticket:
                 raise await self._ticket(bound)
             preview = None
             if bound.confirmations(self.request.extra_confirmations):
@@ -151,9 +151,16 @@ class Flight:
         spec = bound.command.spec
         if not spec.preview:
             return unpreviewed(bound)
-        request = self.request.model_copy(update={"command": spec.preview, "timeout_ms": None})
         policy, quarantine = self._cockpit.policy, self._cockpit.quarantine
+        change: dict[str, object] = {"command": spec.preview, "timeout_ms": None}
+        if bound.looks:
+            known = policy.commands[spec.preview].spec.args if spec.preview in policy.commands else ()
+            change["args"] = {name: value for name, value in bound.values.items() if name in known}
+        request = self.request.model_copy(update=change)
         found = await asyncio.to_thread(bind, policy, request, host, quarantine.find)
+        if bound.looks:
+            look = (found, await self._run(found, found.job)) if isinstance(found, Bound) else None
+            return looked_at(bound, look, self._cockpit.redactor)
         if not isinstance(found, Bound):
             raise Stopped(ResultStatus.REFUSED, "its preview is not permitted here", found)
         preview = read_preview(found, await self._run(found, found.job))
@@ -217,6 +224,9 @@ class Flight:
         return Stopped(ResultStatus.UNDELIVERABLE, reason, impact=operation.impact)
 
     async def _ticket(self, bound: Bound) -> Stopped:
+        if self.operation is not None:
+            reason = "its helper is not installed any more: only a person may do this"
+            raise Stopped(ResultStatus.REFUSED, reason, impact=self.operation.impact)
         now = self._cockpit.now()
         text = f"{' '.join(bound.shown_argv)}"
         if self.request.dry_run:
@@ -263,7 +273,11 @@ class Flight:
             try:
                 async with self._stage(Stage.PREPARE, stages.prepare_ms) as mark:
                     try:
-                        container = await sandbox.start(bound.profile)
+                        container = (
+                            HelperCall(bound.helper)
+                            if bound.helper is not None
+                            else await sandbox.start(bound.profile)
+                        )
                         await self._compare(container, job)
                     except PathRefused as refusal:
                         mark.outcome = StageOutcome.REFUSED

@@ -340,6 +340,8 @@ class Gate:
         if not isinstance(bound, Bound):
             reasons = "; ".join(f"{item.field}: {item.reason}" for item in bound)
             raise Stopped(ResultStatus.REFUSED, f"no longer permitted: {reasons}", bound)
+        if bound.is_ticket:
+            raise Stopped(ResultStatus.REFUSED, "its helper is not installed any more: a person must do it")
         if fault := await self._hands.fault(request, bound, self._now()):
             raise Stopped(ResultStatus.REFUSED, fault)
         return bound

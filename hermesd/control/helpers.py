@@ -21,6 +21,7 @@ from hermesd.control.catalogue import Command
 from hermesd.control.redlines import folder_fault, unit_fault
 from hermesd.control.roots import beneath, covering
 from hermesd.control.values import argv_text, value_fault
+from hermesd.protocol import CommandInfo, Permission
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/._+@:,=-]+", re.ASCII)
@@ -128,6 +129,16 @@ class Helper:
 def helper_for(helpers: Iterable[Helper], command: str, values: Mapping[str, JsonValue]) -> Helper | None:
     """Return the helper that does what a request with these bound values asks for, None when none does."""
     return next((one for one in helpers if one.command == command and one.serves(values)), None)
+
+
+def with_helpers(info: CommandInfo, helpers: Iterable[Helper]) -> CommandInfo:
+    """Return what a planner may know of a command, with what helpers do of it here."""
+    served = [described(one).removeprefix(info.name).strip() for one in helpers if one.command == info.name]
+    if not served or info.permission is not Permission.CONFIDENTIAL:
+        return info
+    told = "; ".join(values or "no arguments" for values in served)
+    words = f"{info.description} On this host it is done, once a person confirmed it, for: {told}."
+    return info.model_copy(update={"permission": Permission.INTERNAL, "description": words})
 
 
 def read_helper(

@@ -180,6 +180,14 @@ def is_file(path: str) -> bool:
         return False
 
 
+def is_socket(path: str) -> bool:
+    """Say whether a socket is there, without following a link to it."""
+    try:
+        return stat.S_ISSOCK(Path(path).lstat().st_mode)
+    except OSError:
+        return False
+
+
 def user_id(name: str) -> int | None:
     """Return a user's number; ``name`` may be a number already. None when there is no such user."""
     if name.isascii() and name.isdigit():

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from hermesd.control.binding import Bound
 from hermesd.control.manifest import ManifestError, impact_of
 from hermesd.control.outcome import Stopped
-from hermesd.control.output import first_line
+from hermesd.control.output import first_line, read_output
+from hermesd.control.redaction import Redactor
 from hermesd.control.sandbox.base import Ended
 from hermesd.protocol import Impact, ResultStatus
 
@@ -38,8 +39,23 @@ def read_preview(bound: Bound, ended: Ended) -> Preview:
     return Preview(ended.stdout, impact)
 
 
+def looked_at(bound: Bound, look: tuple[Bound, Ended] | None, redactor: Redactor) -> Preview:
+    """Return what a person is shown of a helper's action: how things are now, and what would run.
+
+    That they cannot be looked at is said, and keeps nobody from deciding.
+    """
+    if look is None:
+        now = "how it is now cannot be looked at here"
+    elif look[1].exit_status == 0:
+        now = f"now {read_output(look[0].command.spec.output, look[1], look[0].values, redactor).summary}"
+    else:
+        now = f"how it is now is not known: {first_line(look[1].stderr)}"
+    text = f"{now}; runs {' '.join(bound.shown_argv)}"
+    return Preview(b"", Impact(files=0, size_bytes=0, root="", undo="none", text=text))
+
+
 def unpreviewed(bound: Bound) -> Preview:
     """Return what a person is shown of a command that only reads, when one is asked all the same."""
-    text = f"only reads; runs {' '.join(bound.shown_argv)}"
+    text = f"{'runs' if bound.helper else 'only reads; runs'} {' '.join(bound.shown_argv)}"
     root = str(bound.values.get("path", ""))
-    return Preview(b"", Impact(files=0, size_bytes=0, root=root, reversible=True, text=text))
+    return Preview(b"", Impact(files=0, size_bytes=0, root=root, reversible=bound.helper is None, text=text))

@@ -68,6 +68,8 @@ class Quarantine:
             return replace(preview, impact=put_back(preview.impact))
         if not spec.undo:
             why = "none"
+        elif bound.helper is not None:
+            why = "helper"
         elif spec.undo in policy.permissions.denied_commands:
             why = "denied"
         else:

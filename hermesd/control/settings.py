@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
 from hermesd.control.catalogue import Command, read_command
-from hermesd.control.helpers import Helper, HelperSettings, read_helper
+from hermesd.control.helpers import Helper, HelperSettings, read_helper, with_helpers
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import beneath, normal_path_fault, overlap
 from hermesd.control.toolfiles import ToolFile, read_tool_files
@@ -163,7 +163,11 @@ class Policy:
             degraded=degraded,
             readable_roots=reach.readable_roots,
             writable_roots=reach.writable_roots,
-            commands=tuple(command.info() for name, command in self.commands.items() if name not in denied),
+            commands=tuple(
+                with_helpers(command.info(), self.helpers)
+                for name, command in self.commands.items()
+                if name not in denied
+            ),
         )
 
 

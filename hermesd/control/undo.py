@@ -20,6 +20,7 @@ _FILE_SPARE_BYTES: Final = 8192
 
 WHY_NOT: Final = {
     "none": "",
+    "helper": "it is removed as root, which keeps no copy",
     "denied": "its way back is not permitted here",
     "missing": "the quarantine's folder cannot be used",
     "same": "the quarantine is on the same file system, so nothing would be freed",

@@ -358,6 +358,7 @@ UNDO_NO_WHY: Final = Text(
     "NOT possible: what is done stays done ({why})", "不可撤销：做了就无法恢复（{why}）"
 )
 UNDO_WHY: Final = {
+    "helper": Text("it is removed as root, which keeps no copy", "由 root 助手删除，不保留副本"),
     "denied": Text("its way back is not permitted here", "此处不允许恢复操作"),
     "missing": Text("the quarantine's folder cannot be used", "隔离区目录不可用"),
     "same": Text(
