@@ -162,11 +162,10 @@ def _command(file: ToolFile, definition: Definition, policy: Policy) -> Command:
     argv = [f"{{{name}}}" for name in arguments] if isinstance(arguments, dict) else []
     whole = replace(definition, data={**data, "tool": RUNNER, "argv": argv})
     command = read_command(whole, policy.stages, policy.protected, file)
-    path = command.spec.args.get("path")
-    if command.spec.effect is not Effect.READ and (path is None or path.type != "path"):
-        reason = (
-            "effect: a tool that changes something has an argument `path`, beneath which its preview lists"
-        )
+    spec, path = command.spec, command.spec.args.get("path")
+    lists = spec.effect is not Effect.READ or spec.output.parser == "manifest"
+    if lists and (path is None or path.type != "path"):
+        reason = "a tool that changes something, or lists what would be, has an argument `path` of that type"
         raise ConfigError([definition.fault(("effect",), reason)])
     return command
 

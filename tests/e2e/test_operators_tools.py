@@ -153,3 +153,37 @@ async def test_a_tool_that_changes_is_not_called_when_the_world_is_another(pair,
         "nothing was done: cache/001.bin had 1000 bytes and has 12",
     )
     assert [path.stat().st_size for path in rubbish] == [1000, 12, 1000]
+
+
+def second_example(root):
+    """The page's pair of a preview and what it previews, for a folder of the test's own."""
+    blocks = PAGE.read_text().split("```python\n")[1:]
+    text = next(block.partition("```")[0] for block in blocks if "spool:drop" in block)
+    return (
+        "import os\nfrom pathlib import Path\nfrom typing import Annotated\n"
+        "from hermesd_tools import Argument, register_tool, targets\n\n"
+        + text.replace('"/var/spool/shop"', f'"{root}"')
+    )
+
+
+async def test_the_pages_preview_and_its_removal_work_together(pair, as_agent):
+    pair.write("tools.d/spool.py", second_example(pair.data))
+    await pair.start("executor")
+    assert (await pair.executor("status"))["tool_faults"] == []
+    jobs = pair.data / "jobs"
+    pair.make(jobs, pair.players.executor)
+    for name in ("a.failed", "b.failed", "c.running"):
+        (jobs / name).write_bytes(b"x" * 100)
+    (jobs / "link.failed").symlink_to("/etc/passwd")
+
+    linked = await as_agent(pair, "spool:drop", "r0", path=str(pair.data))
+    assert (linked["status"], "no regular file" in linked["reason"]) == ("failed", True)
+    (jobs / "link.failed").unlink()
+    asking = asyncio.create_task(as_agent(pair, "spool:drop", "r1", path=str(pair.data)))
+    operation = await pair.pending()
+    assert operation["text"].startswith("2 files under ")
+    shown = await pair.executor("approve.show", id=operation["id"])
+    assert shown["second_word"]
+    assert (await pair.approve(operation["id"]))["outcome"] == "succeeded"
+    assert (await asking)["output"] == "2 dropped"
+    assert [path.name for path in jobs.iterdir()] == ["c.running"]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pathlib
+import stat
 import sys
 import types
 
 from . import hermesd_tools
-from .fs_remove import differences, read_manifest
-from .manifest_file import BadManifestError
+from .fs_remove import differences, open_folder, read_manifest
+from .manifest_file import BadManifestError, record_of, write_record
 
 TYPE_CHECKING = False  # checkers know this name
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ def _call(name: str, tool: Tool, texts: list[str]) -> int:
             **{key: _value(arguments[key]["type"], hints.get(key), text) for key, text in values.items()}
         )
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        _write(result)
+        if tool.definition.get("output", {}).get("parser") == "manifest":
+            _list(int(values["path"]), result)
+        else:
+            _write(result)
         sys.stdout.flush()
     except hermesd_tools.ToolError as sorry:
         return _sorry(str(sorry))
@@ -147,6 +151,21 @@ def _write(result: object) -> None:
             print(json.dumps(row, ensure_ascii=False, default=str))
         else:
             print(row.decode("utf-8", "backslashreplace") if isinstance(row, bytes) else row)
+
+
+def _list(root: int, names: object) -> None:
+    """Write the manifest of the files that a preview named, each as it is now, beneath ``root``."""
+    sys.stdout.flush()
+    for one in names or ():  # type: ignore[attr-defined]
+        name = os.fsencode(one).removeprefix(b"/proc/self/fd/%d/" % root)
+        folder, last = open_folder(root, name)
+        try:
+            status = os.stat(last, dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(folder)
+        if not stat.S_ISREG(status.st_mode):
+            raise hermesd_tools.ToolError(f"{one!s} is no regular file")
+        sys.stdout.buffer.write(write_record(record_of(name, status)))
 
 
 def _line(name: str, error: BaseException) -> int:
