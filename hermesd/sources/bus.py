@@ -1,4 +1,4 @@
-"""The system bus: what systemd says of its units, asked from the agent's own process.
+"""The system bus: what systemd says of its units and of the clock, asked from the agent's own process.
 
 Each question has a clock; whatever goes wrong is one exception with words. This module must never call a
 method that changes anything: it lists units and reads properties.
@@ -23,6 +23,7 @@ ADDRESS: Final = "unix:path=/run/dbus/system_bus_socket"
 ANSWER_S: Final = 5.0
 
 _SYSTEMD: Final = "org.freedesktop.systemd1"
+_TIMEDATE: Final = "org.freedesktop.timedate1"
 _MANAGER: Final = "/org/freedesktop/systemd1"
 
 
@@ -95,11 +96,26 @@ class SystemBus:
         found = await self._ask(unit.path, "org.freedesktop.DBus.Properties", "Get", "ss", body)
         return int(found.value)
 
-    async def _ask(self, path: str, interface: str, member: str, signature: str, body: list[Any]) -> Any:
+    async def clock_is_kept(self) -> bool:
+        """Return whether something keeps the clock, as the kernel told systemd."""
+        body = [_TIMEDATE, "NTPSynchronized"]
+        path, properties = "/org/freedesktop/timedate1", "org.freedesktop.DBus.Properties"
+        found = await self._ask(path, properties, "Get", "ss", body, destination=_TIMEDATE)
+        return bool(found.value)
+
+    async def _ask(
+        self,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        body: list[Any],
+        destination: str = _SYSTEMD,
+    ) -> Any:
         if self._bus is None:
             raise BusFailed("the system bus is not connected")
         question = Message(
-            destination=_SYSTEMD,
+            destination=destination,
             path=path,
             interface=interface,
             member=member,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hermesd.sources.base import SourceFailed
+from hermesd.sources.base import SourceFailed, SourceHalted
 from hermesd.sources.zygote import REQUEST_BYTES, Zygote
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -87,7 +87,8 @@ class Probe:
     async def measure(self, names: Sequence[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - it is each name's
         """Measure each name within ``timeout`` seconds each; return the answers in the names' order.
 
-        A name that is stuck already costs no time. Raise SourceFailed when the zygote is gone.
+        A name that is stuck already costs no time. Raise SourceHalted when the zygote and its
+        keeper are gone.
         """
         answers = {name: self._look_again(name, timeout) for name in names if name in self._stuck}
         waiting = [name for name in names if name not in answers]
@@ -166,5 +167,8 @@ class Probe:
             raise SourceFailed("too many file systems and folders to measure at once")
         try:
             socket.send_fds(self._zygote.control, [text], descriptors)
-        except OSError as error:
-            raise SourceFailed(f"the measuring process is gone ({error}); hermesd needs a restart") from None
+        except BlockingIOError:
+            raise SourceFailed("the measuring process takes no more requests for now") from None
+        except OSError as error:  # the keeper went too: nobody is left who could fork another
+            words = f"the measuring process and its keeper are gone ({error}); hermesd needs a restart"
+            raise SourceHalted(words) from None

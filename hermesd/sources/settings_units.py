@@ -13,7 +13,7 @@ from hermesd.sources.settings_base import NamedSource
 
 
 class UnitsSettings(NamedSource):
-    """`kind = "units"`: failed units, and services that systemd starts again and again.
+    """`kind = "units"`: failed units, services that systemd starts again and again, a clock that is not kept.
 
     ``only`` and ``exclude`` are units' names or shell patterns; ``exclude`` wins. What is wrong is told
     again each ``refresh_s``.
@@ -24,3 +24,4 @@ class UnitsSettings(NamedSource):
     refresh_s: float = Field(default=300.0, ge=0.2)
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    clock: bool = True

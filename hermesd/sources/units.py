@@ -1,8 +1,9 @@
-"""The units source: which of systemd's units failed, and which services are started again and again.
+"""The units source: what systemd says is wrong. Failed units, restart loops, a clock that nothing keeps.
 
 `host.unit_failed` is 1 while a unit is failed, and 0 once when it no longer is; `host.unit_restarts` counts
-how often systemd started a service by itself within ten minutes. Only what is or was wrong is told, and what
-was told as wrong outlives the process, so that its end is told too.
+how often systemd started a service by itself within ten minutes; `host.clock_lost` is 1 while nothing keeps
+the clock. Only what is or was wrong is told, and what was told as wrong outlives the process, so that its
+end is told too.
 
 This module must never change a unit, and never judge a value: rules do.
 """
@@ -31,10 +32,15 @@ log = logging.getLogger("hermesd.sources.units")
 
 FAILED_TYPE: Final = "host.unit_failed"
 RESTARTS_TYPE: Final = "host.unit_restarts"
+CLOCK_TYPE: Final = "host.clock_lost"
+CLOCK: Final = "clock"
+CLOCK_EVERY_S: Final = 300.0
+"""The clock is asked for so often: each time systemd starts a process that answers."""
+
 WINDOW_S: Final = 600.0
 SHORTEST_REST_S: Final = 0.05
 
-_UNIT: Final = {FAILED_TYPE: FLAG, RESTARTS_TYPE: COUNT}
+_UNIT: Final = {FAILED_TYPE: FLAG, RESTARTS_TYPE: COUNT, CLOCK_TYPE: FLAG}
 _RUNS: Final = frozenset({"active", "activating", "reloading", "deactivating"})
 
 Key = tuple[str, str]
@@ -50,6 +56,10 @@ class Bus(Protocol):
 
     async def restarts(self, unit: Unit) -> int:
         """Return how often a service was started again."""
+        ...
+
+    async def clock_is_kept(self) -> bool:
+        """Return whether something keeps the clock."""
         ...
 
 
@@ -77,7 +87,9 @@ def note(points: tuple[Point, ...], now: datetime, count: int) -> tuple[Point, .
     return points[max(len(old) - 1, 0) :]
 
 
-def read_units(failed: list[Unit], points: Mapping[str, tuple[Point, ...]]) -> dict[Key, Reading]:
+def read_units(
+    failed: list[Unit], points: Mapping[str, tuple[Point, ...]], *, clock_is_lost: bool
+) -> dict[Key, Reading]:
     """Return what is wrong now. Pure."""
     found = {
         (FAILED_TYPE, one.name): Reading(1.0, f"{one.name} failed: {one.description} ({one.sub})")
@@ -88,6 +100,8 @@ def read_units(failed: list[Unit], points: Mapping[str, tuple[Point, ...]]) -> d
         if started:
             words = f"{name} was started again {started} times in the last 10 min"
             found[RESTARTS_TYPE, name] = Reading(float(started), words)
+    if clock_is_lost:
+        found[CLOCK_TYPE, CLOCK] = Reading(1.0, "nothing keeps the clock: it is as wrong as it happens to be")
     return found
 
 
@@ -117,6 +131,8 @@ class UnitsSource:
         self._points: dict[str, tuple[Point, ...]] = {}
         self._told: dict[Key, Told] = {}
         self._silent = ""
+        self._clock_is_lost = False
+        self._clock_asked_at: datetime | None = None
 
     async def run(self, deliver: Deliver) -> None:
         """Ask and deliver until cancelled. A host without a bus has nothing to tell, and is asked again."""
@@ -149,7 +165,9 @@ class UnitsSource:
         """Ask once and deliver what is due. Raise BusFailed."""
         failed = [unit for unit in await bus.units(["failed"], []) if self._is_watched(unit)]
         await self._count_restarts(bus)
-        now, wrong = self._now(), read_units(failed, self._points)
+        await self._ask_for_the_clock(bus)
+        now = self._now()
+        wrong = read_units(failed, self._points, clock_is_lost=self._clock_is_lost)
         ended = {key: Reading(0.0, _ended(key)) for key in self._told if key not in wrong}
         events = [
             self._event(key, reading, now)
@@ -176,6 +194,17 @@ class UnitsSource:
         self._points = {name: points for name, points in kept.items() if len(points) > 1}
         self._points |= {name: note(kept.get(name, ()), now, count) for name, count in counted.items()}
 
+    async def _ask_for_the_clock(self, bus: Bus) -> None:
+        """Ask now and then. A host without systemd's clock service has no such reading."""
+        now, asked = self._now(), self._clock_asked_at
+        if not self._settings.clock or (asked and now - asked < timedelta(seconds=CLOCK_EVERY_S)):
+            return
+        self._clock_asked_at = now
+        try:
+            self._clock_is_lost = not await bus.clock_is_kept()
+        except BusFailed as failed:
+            log.info("%s: whether the clock is kept is not known: %s", self.name, failed)
+
     async def _remember(self, events: list[Event], ended: Mapping[Key, Reading]) -> None:
         before = set(self._told)
         for event in events:
@@ -198,7 +227,7 @@ class UnitsSource:
             type=kind,
             time=now,
             subject=name,
-            labels={"host": self._host, "unit_name": name},
+            labels={"host": self._host} | ({} if kind == CLOCK_TYPE else {"unit_name": name}),
             status=EventStatus.READING,
             value=reading.value,
             unit=_UNIT[kind],

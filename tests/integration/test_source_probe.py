@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hermesd.sources import facts
-from hermesd.sources.base import SourceFailed
+from hermesd.sources.base import SourceFailed, SourceHalted
 from hermesd.sources.host import HostSource
 from hermesd.sources.mounts import Mount
 from hermesd.sources.probe import Probe
@@ -219,8 +219,33 @@ async def test_a_keeper_that_is_gone_takes_its_zygote_along_and_is_said_in_words
     os.kill(zygote.pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(zygote.pid))
     wait_until(lambda: not is_alive(child))
-    with pytest.raises(SourceFailed, match="needs a restart"):
+    with pytest.raises(SourceHalted, match="needs a restart"):
         await Probe(zygote).measure(["memory"], 5)
+
+
+async def test_a_zygote_that_does_not_take_requests_is_no_reason_to_give_up(started):
+    zygote = started()
+    probe, child = Probe(zygote), child_of(zygote.pid)
+
+    def fill():
+        for number in range(5000):
+            probe._send({"number": number}, [])
+
+    os.kill(child, signal.SIGSTOP)
+    try:
+        with pytest.raises(SourceFailed, match="no more requests") as failed:
+            fill()
+        assert not isinstance(failed.value, SourceHalted)
+    finally:
+        os.kill(child, signal.SIGCONT)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                found = await measure(Probe(zygote), ["memory"], 5)
+                break
+            except SourceFailed:
+                await asyncio.sleep(0.02)
+    assert found["memory"].facts
 
 
 @pytest.mark.parametrize("which", ["keeper", "zygote"])
@@ -474,7 +499,7 @@ async def test_a_disk_that_really_fills_says_in_how_many_hours_it_is_full(starte
     settings = HostSettings(
         kind="host",
         name="host",
-        **{**OFF, "growth": Level()},
+        **{**OFF, "growth": Level(min_change=0)},
         filesystems=Filesystems(only=(str(small_disk),)),
     )
     source = HostSource(settings, Probe(started()), "web1", now=lambda: clock[0])

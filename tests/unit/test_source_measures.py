@@ -174,7 +174,7 @@ def verdicts(rule, kind, values):
         ("zombies", "host.zombies", 51, 30, 9),
         ("temperature", "host.temperature", 91, 85, 79),
         ("clock-offset", "host.clock_offset", 1.5, 0.5, 0.1),
-        ("clock-not-kept", "host.clock_error", 16, 5, 0.5),
+        ("clock-not-kept", "host.clock_lost", 1, 1, 0),
     ],
 )
 def test_a_shipped_rule_opens_above_its_threshold_holds_between_and_clears_below(

@@ -27,7 +27,8 @@ class Systemd:
     """A systemd whose units are set by hand."""
 
     def __init__(self):
-        self.states, self.counts, self.away = {}, {}, False
+        self.states, self.counts, self.away, self.kept = {}, {}, False, True
+        self.asked = 0
 
     async def units(self, states, patterns):
         if self.away:
@@ -36,6 +37,12 @@ class Systemd:
 
     async def restarts(self, one):
         return self.counts.get(one.name, 0)
+
+    async def clock_is_kept(self):
+        self.asked += 1
+        if self.kept is None:
+            raise BusFailed("there is no timedated")
+        return self.kept
 
 
 class Bench:
@@ -160,6 +167,25 @@ async def test_a_thousand_quiet_services_take_one_remembered_count_each():
 async def test_only_and_exclude_choose_units_and_exclude_wins():
     bench = Bench(only=("*.service",), exclude=("b.*",))
     bench.systemd.states = {"a.service": "failed", "b.service": "failed", "c.mount": "failed"}
+    assert await bench.look() == [("unit_failed", "a.service", 1)]
+
+
+async def test_a_clock_that_nothing_keeps_is_told_and_its_end_and_asked_for_every_five_minutes():
+    bench = Bench()
+    bench.systemd.kept = False
+    assert await bench.look() == [("clock_lost", "clock", 1)]
+    bench.systemd.kept = True
+    assert await bench.look(299) == []
+    assert await bench.look(1) == [("clock_lost", "clock", 0)]
+    assert bench.systemd.asked == 2
+    assert bench.delivered[-1].labels == {"host": "web1"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"clock": False}])
+async def test_a_host_that_cannot_say_or_is_not_asked_for_its_clock_tells_its_units_all_the_same(settings):
+    bench = Bench(**settings)
+    bench.systemd.kept = None if not settings else False
+    bench.systemd.states = {"a.service": "failed"}
     assert await bench.look() == [("unit_failed", "a.service", 1)]
 
 

@@ -24,7 +24,7 @@ from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Lev
 from hermesd.sources.settings_mqtt import Publish
 from hermesd.sources.settings_units import UnitsSettings
 from hermesd.sources.settings_webhook import Hmac, Hook, Tls
-from hermesd.sources.units import FAILED_TYPE, RESTARTS_TYPE
+from hermesd.sources.units import CLOCK_TYPE, FAILED_TYPE, RESTARTS_TYPE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -101,7 +101,7 @@ def everything():
 
 def test_the_table_of_readings_has_every_reading_with_its_unit_and_no_other():
     told = {(series.type, series.measure.unit) for series in everything()}
-    told |= {(FAILED_TYPE, "flag"), (RESTARTS_TYPE, "count")}
+    told |= {(FAILED_TYPE, "flag"), (RESTARTS_TYPE, "count"), (CLOCK_TYPE, "flag")}
     told |= {(LATENCY_TYPE, "ms"), (CERTIFICATE_TYPE, "days")}
     assert {(kind, unit) for kind, unit, _labels, _rule in READING.findall(LOOKING)} == told
     assert len(READING.findall(LOOKING)) == len(told)
