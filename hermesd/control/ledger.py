@@ -176,7 +176,10 @@ class Ledger:
 
     async def release(self, target: str, now: datetime) -> bool:
         """Give a target back; what was counted for it begins anew. Return False when nobody had it."""
-        await self._changed("REPLACE INTO releases VALUES (?, ?)", (target, now.isoformat()))
+        await self._changed(
+            "REPLACE INTO releases SELECT target, ? FROM takeovers WHERE target = ?",
+            (now.isoformat(), target),
+        )
         return await self._changed("DELETE FROM takeovers WHERE target = ?", (target,))
 
     async def takeovers(self) -> list[Takeover]:

@@ -246,6 +246,8 @@ def tool(name="shop:x", more="", given=""):
         (tool(more='executable="/usr/bin/id"'), 3, "executable: there is no such setting"),
         (tool(more='sandbox={"network": "host"}'), 3, "network"),
         (tool(more='sandbox={"mounts": ["/root"]}'), 3, "never given"),
+        (tool(more='output={"parser": "manifest"}'), 3, "has an argument `path`"),
+        (tool(more='undo="fs:restore"'), 3, "undo: there is no such setting"),
         (tool(more='fallback="shop:none"'), 3, "there is no command shop:none"),
         (tool(more="timeout_ms=print"), 3, "no plain data"),
         (tool() + tool(), 8, "registered twice"),

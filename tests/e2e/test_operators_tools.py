@@ -3,16 +3,19 @@
 import asyncio
 import hashlib
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
 from hermesd.audit import read_records
+from hermesd.checking import check_all
 
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
+SHIPPED = Path(__file__).parents[2] / "conf.d"
 OTHER = """\
 from hermesd_tools import register_tool
 
@@ -187,3 +190,19 @@ async def test_the_pages_preview_and_its_removal_work_together(pair, as_agent):
     assert (await pair.approve(operation["id"]))["outcome"] == "succeeded"
     assert (await asking)["output"] == "2 dropped"
     assert [path.name for path in jobs.iterdir()] == ["c.running"]
+
+
+def test_check_proves_each_file_in_a_container(tmp_path, needs):
+    needs(shutil.which("bwrap"), "bwrap")
+    (tmp_path / "tools.d").mkdir()
+    (tmp_path / "daemon.toml.d").mkdir()
+    (tmp_path / "daemon.toml.d" / "sandbox.toml").write_text('[executor]\nsandbox = "bubblewrap"\n')
+    (tmp_path / "tools.d" / "backups.py").write_text(example())
+    good = check_all([SHIPPED, tmp_path])
+    bad = tmp_path / "tools.d" / "bad.py"
+    bad.write_text(OTHER.format(permission="open"))
+    report = check_all([SHIPPED, tmp_path])
+
+    assert (good.faults, report.faults) == (0, 1)
+    assert f"{bad}:4: permission: Input should be 'public', 'internal' or 'confidential'" in report.lines
+    assert not any("was not read" in line for line in (*good.lines, *report.lines))

@@ -367,3 +367,14 @@ def test_a_role_and_the_operators_group_may_be_named_by_number():
     permit = permit_for(by_number, "person", entry.pw_uid, group_names)
     assert (permit.allows("log:tail"), permit.allows("fs:list")) == (True, False)
     assert group_id("4711") == 4711
+
+
+async def test_releasing_what_nobody_has_resets_no_count(house):
+    async with house.open() as gate:
+        for number in range(2):
+            await gate.run(house.request("no:such", f"t1.{number}.0.0"), lambda _p: None)
+        house.clock.forward(seconds=1)
+        with pytest.raises(NotPending):
+            await gate.release("t1", OPERATOR)
+        await gate.run(house.request("no:such", "t1.2.0.0"), lambda _p: None)
+        assert [item.target for item in await gate.takeovers()] == ["t1"]
