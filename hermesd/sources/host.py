@@ -12,28 +12,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from hermesd.events import Event, EventStatus
 from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, SourceFailed, utc_now
-from hermesd.sources.mounts import Filesystem, Mount, choose_mounts, is_confined, read_mounts
+from hermesd.sources.mounts import Filesystem, Mount, choose_mounts, is_confined, read_boot, read_mounts
 from hermesd.sources.probe import Answer, Probe
 from hermesd.sources.readings import PROBE_STUCK, Measure, Reading, Sample, Series, Told, is_due, keep
 from hermesd.sources.series import mount_name, series_of
+from hermesd.sources.sessions import Forgetful, Memory
 from hermesd.sources.settings_host import HostSettings
 
 log = logging.getLogger("hermesd.sources.host")
 
-_STUCK: Final = Measure(PROBE_STUCK, "", lambda _sample, _earlier: None)
+
+def _nothing(_sample: Sample, _earlier: Sequence[Sample]) -> None:
+    """Read nothing: of what has only its farewell to come."""
+
+
+_STUCK: Final = Measure(PROBE_STUCK, "", _nothing)
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SHORTEST_REST_S: Final = 0.05
 """The pause after a round that took longer than the interval."""
 
 
 class HostSource:
-    """Measures every ``interval_s`` and delivers what changed. ``host`` is the label of all its events."""
+    """Measures every ``interval_s`` and delivers what changed. ``host`` is the label of all its events.
+
+    What it measured is in its ``memory`` over restarts, so that what is gone at the next start (unmounted,
+    or not asked for any more) has its farewell too.
+    """
 
     kind = "host"
 
@@ -46,6 +57,8 @@ class HostSource:
         now: Now = utc_now,
         sleep: Sleep = asyncio.sleep,
         mounts: Callable[[], list[Mount]] = read_mounts,
+        boot: Callable[[], str] = read_boot,
+        memory: Memory | None = None,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -54,6 +67,9 @@ class HostSource:
         self._now = now
         self._sleep = sleep
         self._mounts = mounts
+        self._boot = boot
+        self._memory = memory or Forgetful()
+        self._remembered: Mapping[str, Any] = {}
         self._ids = EventIds(settings.name)
         self._told: dict[tuple[str, str], Told] = {}
         self._known: dict[tuple[str, str], Series] = {}
@@ -64,6 +80,7 @@ class HostSource:
 
     async def run(self, deliver: Deliver) -> None:
         """Measure and deliver until cancelled. Raise SourceFailed when nothing can be measured."""
+        await self.begin()
         try:
             while True:
                 began = time.monotonic()
@@ -72,6 +89,19 @@ class HostSource:
                 await self._sleep(max(rest, SHORTEST_REST_S))
         finally:
             self._probe.close()
+
+    async def begin(self) -> None:
+        """Take up what an earlier life measured. Where it measured is true for as long as the host is up."""
+        self._remembered = found = await self._memory.recall()
+        for kind, subject, labels in found.get("series", []):
+            series = Series(Measure(kind, "", _nothing), "", subject, tuple(labels.items()))
+            self._known[_key(series)] = series
+            self._told[_key(series)] = Told(_LONG_AGO, EventStatus.READING)
+        for ask in found.get("asked", []):
+            self._asked.add(ask)
+            self._told[_key(_stuck(ask))] = Told(_LONG_AGO, EventStatus.FIRING)
+        if found.get("boot") == self._boot():
+            self._held = {(number, device, kind): path for number, device, kind, path in found["held"]}
 
     async def round(self, deliver: Deliver) -> None:
         """Measure everything once and deliver what is due."""
@@ -89,6 +119,18 @@ class HostSource:
         self._asked |= set(answers)
         if not events or await self._deliver(deliver, events):
             self._forget(gone, silent)
+            await self._remember()
+
+    async def _remember(self) -> None:
+        state = {
+            "boot": self._boot(),
+            "held": sorted([*filesystem, path] for filesystem, path in self._held.items()),
+            "series": [[one.type, one.subject, dict(one.labels)] for one in self._known.values()],
+            "asked": sorted(self._asked),
+        }
+        if state != self._remembered:
+            await self._memory.remember(state)
+            self._remembered = state
 
     async def _read_mounts(self) -> list[Mount]:
         if not self._settings.filesystems.enabled:

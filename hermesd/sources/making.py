@@ -53,7 +53,7 @@ def source_maker(
         if isinstance(settings, BuiltIn):
             return built_in[settings.kind]()
         if isinstance(settings, HostSettings):
-            return HostSource(settings, Probe(zygote), host)
+            return HostSource(settings, Probe(zygote), host, memory=memory(f"source.{settings.name}"))
         if isinstance(settings, MqttSettings):
             from hermesd.sources.mqtt import MqttSource  # noqa: PLC0415 - see above
 

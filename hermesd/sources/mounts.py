@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _KERNEL: Final = frozenset(
     {
@@ -58,6 +59,14 @@ class Mount:
 def read_mounts() -> list[Mount]:
     """Return what is mounted, as the kernel lists it. Raise OSError."""
     return parse_mountinfo(MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def read_boot() -> str:
+    """Return what names this time of the host's being up, empty where the kernel does not say."""
+    try:
+        return BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def parse_mountinfo(text: str) -> list[Mount]:

@@ -10,7 +10,10 @@ from hermesd.sources.measures import SWAP, folder_measure
 from hermesd.sources.mounts import Mount
 from hermesd.sources.probe import Answer
 from hermesd.sources.readings import Reading, Sample, Told, bytes_in_words, is_due
+from hermesd.sources.sessions import Forgetful
 from hermesd.sources.settings_host import Filesystems, Folder, HostSettings, Level
+from hermesd.state.memory import StoredMemory
+from hermesd.state.store import open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OFF = {
@@ -34,9 +37,25 @@ class Bench:
         self.delivered = []
         self.full = False
         settings = HostSettings(kind="host", name="host", **{"refresh_s": 60, **OFF, **more})
-        self.source = HostSource(
-            settings, self, "web1", now=lambda: self.now, mounts=lambda: list(self.mounted)
+        self.settings, self.memory, self.boot = settings, Forgetful(), "boot 1"
+        self.source = self.new()
+
+    def new(self):
+        return HostSource(
+            self.settings,
+            self,
+            "web1",
+            now=lambda: self.now,
+            mounts=lambda: list(self.mounted),
+            boot=lambda: self.boot,
+            memory=self.memory,
         )
+
+    async def restart(self, **settings):
+        """hermesd ends and begins again, perhaps with other settings; only what is remembered stays."""
+        self.settings = self.settings.model_copy(update=settings)
+        self.source = self.new()
+        await self.source.begin()
 
     async def measure(self, names, _seconds):
         self.asked = names
@@ -222,6 +241,71 @@ async def test_a_folder_is_told_as_percent_of_its_budget():
     bench = Bench([], folder=(Folder(path="/srv/x", budget_bytes=2000),))
     bench.answers["folder:/srv/x"] = walked(used_bytes=1500)
     assert bench.readings(await bench.round()) == [("host.folder", "/srv/x", "reading", 75.0)]
+
+
+async def test_what_was_unmounted_while_hermesd_was_away_has_its_farewell_at_the_next_start():
+    bench = Bench([ROOT, SRV])
+    await bench.round(1)
+    bench.mounted.remove(SRV)
+    await bench.restart()
+    found = await bench.round(1)
+    assert ("host.filesystem", "/srv", "resolved", None) in found
+    assert ("host.probe_stuck", "filesystem:/srv", "resolved", None) in found
+    assert ("host.filesystem", "/", "reading", 50.0) in found
+    await bench.restart()
+    assert "/srv" not in [one[1] for one in await bench.round(1)]
+
+
+async def test_a_folder_that_is_not_asked_for_any_more_has_its_farewell():
+    bench = Bench([], folder=(Folder(path="/srv/x", budget_bytes=2000),))
+    bench.answers["folder:/srv/x"] = walked(used_bytes=1900)
+    await bench.round()
+    await bench.restart(folder=())
+    assert ("host.folder", "/srv/x", "resolved", None) in await bench.round()
+
+
+async def test_a_file_system_that_turned_read_only_before_a_restart_is_still_measured_after_it():
+    bench = Bench([replace(ROOT, mounted_read_only=True), replace(SRV, mounted_read_only=True)])
+    await bench.round(1)
+    bench.mounted[1] = ro(SRV, by_mount=True)
+    await bench.round(1)
+    await bench.restart()
+    found = await bench.round(1)
+    assert ("host.read_only", "/srv", "reading", 1.0) in found
+    assert "resolved" not in [one[2] for one in found if one[0] != "host.probe_stuck"]
+
+
+async def test_after_the_host_was_started_anew_what_is_mounted_read_only_is_so_on_purpose():
+    bench = Bench([ROOT, SRV])
+    await bench.round(1)
+    bench.mounted[1], bench.boot = ro(SRV, by_mount=True), "boot 2"
+    await bench.restart()
+    assert ("host.read_only", "/srv", "resolved", None) in await bench.round(1)
+
+
+async def test_a_quiet_host_is_remembered_once_and_not_with_each_round():
+    bench = Bench([ROOT, SRV])
+    await bench.round(1)
+    first = await bench.memory.recall()
+    for _ in range(3):
+        await bench.round(70)
+    assert await bench.memory.recall() is first
+
+
+async def test_a_mount_point_of_any_bytes_is_measured_and_remembered_in_the_store(tmp_path):
+    bench = Bench([ROOT, replace(SRV, path="/mnt/\udcff")])
+    store = open_store(tmp_path / "state.sqlite3")
+    try:
+        bench.memory = StoredMemory(store, "source.host")
+        await bench.restart()
+        assert ("host.filesystem", "/mnt/\\xff", "reading", 50.0) in await bench.round(1)
+        await bench.restart()
+        assert "resolved" not in [one[2] for one in bench.readings(await bench.round(1))]
+        bench.mounted.pop()
+        await bench.restart()
+        assert ("host.filesystem", "/mnt/\\xff", "resolved", None) in await bench.round(1)
+    finally:
+        store.close()
 
 
 def read(measure, answer):
