@@ -115,6 +115,11 @@ except OSError as error: print(error.errno)
     assert ended.stdout.decode().splitlines() == ["b'hello'", "1"], ended.stderr
 
 
+async def test_systemctl_would_ask_over_the_bus_and_finds_nothing_of_the_hosts_systemd(execute):
+    _, there = await execute(Job((b"/usr/bin/find", b"/run/systemd")))
+    assert there.stdout.split() == [b"/run/systemd", b"/run/systemd/system"]
+
+
 def _say_hello(server):
     connection, _ = server.accept()
     with connection:

@@ -6,6 +6,7 @@ is downloaded. Both units run with all their hardening, bubblewrap inside the ex
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -358,3 +359,236 @@ def test_a_stop_is_clean_and_within_its_budget(running):
     assert time.monotonic() - began < 20
     for unit in ("hermesd", "hermesd-executor"):
         assert running.shown(unit, "Result") == "success", running.journal()
+
+
+HELPERS = """
+[reach]
+writable_roots = ["/srv/app", "/srv/rooted"]
+[helpers.web-restart]
+command = "unit:restart"
+args = { unit = "web.service" }
+[helpers.web-reload]
+command = "unit:reload"
+args = { unit = "web.service" }
+[helpers.slow-restart]
+command = "unit:restart"
+args = { unit = "slow.service" }
+[helpers.broken-reset]
+command = "unit:reset_failed"
+args = { unit = "broken.service" }
+[helpers.journal]
+command = "journal:vacuum"
+args = { keep_mb = 50 }
+[helpers.packages]
+command = "package:clean_cache"
+[helpers.web-logs]
+command = "log:rotate"
+args = { name = "web" }
+[helpers.rooted]
+command = "fs:cleanup"
+args = { path = "/srv/rooted/cache" }
+"""
+WEB = """
+[Service]
+ExecStart=/usr/bin/sleep infinity
+ExecReload=/usr/bin/touch /run/web-reloaded
+"""
+SLOW = """
+[Service]
+ExecStartPre=/bin/sh -c 'echo started >> /run/slow-starts; sleep 4'
+ExecStart=/usr/bin/sleep infinity
+"""
+ROTATION = "/var/log/web.log {\n  rotate 2\n  create 0640 hermesd hermesd\n}\n"
+# As the agent asks, and as a person confirms; what is run between seeing and confirming is `between`.
+ASK = """
+import sys, json
+from pathlib import Path
+from hermesd.ipc.client import BlockingClient
+request_id, command, args = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+request = dict(request_id=request_id, task_id="t1", intent="a test", command=command, args=args)
+with BlockingClient(Path("/run/hermesd-executor/agent.sock"), 60) as client:
+    *_, last = client.ask("command.request", request, "t1")
+print(json.dumps(last["payload"]))
+"""
+CONFIRM = """
+import subprocess, sys, time
+from pathlib import Path
+from hermesd.ipc.client import BlockingClient
+
+def ask(kind, **payload):
+    with BlockingClient(Path("/run/hermesd-executor/operator.sock"), 60) as client:
+        *_, last = client.ask(kind, payload)
+    return last["payload"]
+
+end = time.monotonic() + 20
+while not (waiting := ask("approvals")["operations"]) and time.monotonic() < end:
+    time.sleep(0.05)
+shown = ask("approve.show", id=waiting[0]["id"])
+subprocess.run(["/bin/sh", "-c", sys.argv[1]], check=True)
+ask("approve.redeem", id=shown["id"], token=shown["token"], second=shown["second_word"])
+print(shown["text"])
+"""
+PYTHON = ["env", "PYTHONPATH=/opt/checkout:/opt/site", "/usr/bin/python3"]
+NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+AGENT = ["setpriv", "--reuid=hermesd", "--regid=hermesd", "--clear-groups"]
+HERMESD = ["-m", "hermesd", "--conf", "/opt/checkout/conf.d", "--conf", "/etc/hermesd/conf.d"]
+
+
+def put(machine, path, text):
+    machine.run("mkdir", "-p", str(Path(path).parent))
+    machine.run("sh", "-c", 'printf %s "$0" > "$1"', text, path)
+
+
+@pytest.fixture(scope="module")
+def installed(machine):
+    """A machine whose administrator installed helpers, by what the page about them says."""
+    put(machine, "/etc/hermesd/conf.d/permissions.toml.d/zz-helpers.toml", HELPERS)
+    put(machine, "/etc/systemd/system/web.service", WEB)
+    put(machine, "/etc/systemd/system/slow.service", SLOW)
+    put(machine, "/etc/systemd/system/broken.service", "[Service]\nExecStart=/usr/bin/false\n")
+    machine.run("systemctl", "start", "hermesd-executor")
+    said = machine.run(*PYTHON, *HERMESD, "units", "sync")
+    for command in [line.split() for line in said.splitlines() if line.startswith("  systemctl ")]:
+        machine.run(*command)
+    machine.run("systemctl", "start", "web")
+    yield machine
+    machine.run("rm", "/etc/hermesd/conf.d/permissions.toml.d/zz-helpers.toml")
+    machine.run(*PYTHON, *HERMESD, "units", "sync")
+    machine.run("systemctl", "daemon-reload")
+
+
+@pytest.fixture
+def helped(installed):
+    """The executor with its helpers; the agent is stopped, since the test asks in its place."""
+    installed.run("systemctl", "stop", "hermesd")
+    installed.run("systemctl", "start", "hermesd-executor")
+    return installed
+
+
+def asking(machine, request_id, command, **args):
+    """Ask as the agent, and wait for the answer in another process."""
+    ask = [*machine._docker, "exec", machine.name, *AGENT, *PYTHON, "-c", ASK]
+    return subprocess.Popen([*ask, request_id, command, json.dumps(args)], stdout=subprocess.PIPE)
+
+
+def confirmed(machine, request_id, command, between="true", **args):
+    """Ask as the agent and confirm as root; return the result and what the person was shown."""
+    with asking(machine, request_id, command, **args) as asked_for:
+        try:
+            shown = machine.run(*PYTHON, "-c", CONFIRM, between)
+            return json.loads(asked_for.communicate(timeout=60)[0]), shown
+        finally:
+            asked_for.kill()
+
+
+def test_a_unit_is_restarted_and_reloaded_by_its_helper_after_a_person_saw_its_state(helped):
+    before = helped.shown("web", "MainPID")
+    result, shown = confirmed(helped, "h.1", "unit:restart", unit="web.service")
+    assert result["status"] == "succeeded", result
+    assert "web.service: active (running)" in shown
+    assert "systemctl --no-ask-password --no-pager restart -- web.service as root" in shown
+    assert helped.shown("web", "MainPID") not in ("0", before)
+    result, _shown = confirmed(helped, "h.2", "unit:reload", unit="web.service")
+    assert result["status"] == "succeeded", result
+    helped.run("test", "-e", "/run/web-reloaded")
+
+
+def test_a_failure_is_forgotten_by_its_helper(helped):
+    helped.run("systemctl", "start", "broken")
+    helped.until(lambda: helped.shown("broken", "ActiveState") == "failed", "failed")
+    result, shown = confirmed(helped, "h.3", "unit:reset_failed", unit="broken.service")
+    assert result["status"] == "succeeded", result
+    assert "broken.service: failed" in shown
+    assert helped.shown("broken", "ActiveState") == "inactive"
+
+
+def test_an_executor_that_is_killed_amid_a_helpers_work_does_not_know_and_does_not_ask_again(helped):
+    with asking(helped, "h.10", "unit:restart", unit="slow.service") as asked_for:
+        confirming = [*helped._docker, "exec", helped.name, *PYTHON, "-c", CONFIRM, "true"]
+        with subprocess.Popen(confirming, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as person:
+            helped.until(lambda: helped.shown("slow", "ActiveState") == "activating", "it is restarted")
+            helped.run("kill", "-9", helped.shown("hermesd-executor", "MainPID"))
+            person.wait(30)
+        asked_for.kill()
+    helped.until(lambda: helped.shown("hermesd-executor", "ActiveState") == "active", "it is there again")
+    with asking(helped, "h.10", "unit:restart", unit="slow.service") as again:
+        result = json.loads(again.communicate(timeout=30)[0])
+    assert result["status"] == "unknown", result
+    helped.until(lambda: helped.shown("slow", "ActiveState") == "active", "the restart went on by itself")
+    assert helped.run("cat", "/run/slow-starts") == "started\n"
+
+
+def test_what_has_no_helper_is_a_ticket(helped):
+    request = json.dumps({"unit": "dbus.service"})
+    said = helped.run(*AGENT, *PYTHON, "-c", ASK, "h.4", "unit:restart", request)
+    assert json.loads(said)["status"] == "ticketed"
+
+
+def test_nobody_but_the_executor_reaches_a_helper(helped):
+    connect = "import socket; socket.socket(socket.AF_UNIX).connect('/run/hermesd-do/web-restart.sock')"
+    for who in (NOBODY, AGENT):
+        said = helped.run(*who, "/usr/bin/python3", "-c", connect, check=False)
+        assert "PermissionError: [Errno 13]" in said, said
+    assert helped.run("stat", "-c", "%U:%G %a", "/run/hermesd-do/web-restart.sock").split() == [
+        "root:hermesd-executor",
+        "660",
+    ]
+
+
+def test_a_removal_in_a_folder_of_root_takes_what_was_shown_and_skips_what_was_swapped(helped):
+    for name in ("a.tmp", "b.tmp", "kept.txt"):
+        put(helped, f"/srv/rooted/cache/deep/{name}", "x" * 5000)
+    put(helped, "/srv/rooted/precious", "not yours")
+    helped.run("sh", "-c", "touch -d 2001-01-01 /srv/rooted/cache/deep/*")
+    helped.run("sh", "-c", "cd /srv/rooted/cache/deep; chmod 0640 *; mv kept.txt live.log")
+    swap = "ln -sf /srv/rooted/precious /srv/rooted/cache/deep/b.tmp"
+    result, shown = confirmed(
+        helped, "h.5", "fs:cleanup", swap, path="/srv/rooted/cache", kinds=["temporary"], older_than_s=0
+    )
+    assert result["status"] == "succeeded", result
+    assert "2 files under /srv/rooted/cache" in shown
+    assert (result["gain"]["files_removed"], result["gain"]["files_skipped"]) == (1, 1)
+    assert helped.run("ls", "/srv/rooted/cache/deep").split() == ["b.tmp", "live.log"]
+    assert helped.run("cat", "/srv/rooted/precious") == "not yours"
+
+
+def test_the_journal_is_vacuumed_the_package_cache_cleaned_and_one_log_rotated(helped, needs):
+    result, _shown = confirmed(helped, "h.6", "journal:vacuum", keep_mb=50)
+    assert result["status"] == "succeeded", result
+    assert "Vacuuming done" in result["output"] or "freed" in result["output"], result
+    put(helped, "/var/cache/apt/archives/old_1.0_all.deb", "x")
+    put(helped, "/var/cache/apt/archives/partial/part.deb", "x")
+    helped.run("chown", "-R", "nobody", "/var/cache/apt/archives/partial")
+    helped.run("chmod", "0700", "/var/cache/apt/archives/partial")
+    result, _shown = confirmed(helped, "h.7", "package:clean_cache")
+    assert result["status"] == "succeeded", result
+    assert helped.run("sh", "-c", "find /var/cache/apt/archives -name '*.deb'") == ""
+    needs(Path("/usr/sbin/logrotate").exists(), "logrotate (Debian package logrotate)")
+    put(helped, "/etc/logrotate.d/web", ROTATION)
+    put(helped, "/var/log/web.log", "a line\n")
+    helped.run("mkdir", "-p", "/var/lib/logrotate")
+    result, _shown = confirmed(helped, "h.8", "log:rotate", name="web")
+    assert result["status"] == "succeeded", result
+    assert helped.run("cat", "/var/log/web.log.1") == "a line\n"
+    assert helped.run("stat", "-c", "%U %a %s", "/var/log/web.log").split() == ["hermesd", "640", "0"]
+
+
+def test_a_helper_is_exposed_little_as_the_running_systemd_judges_it(helped):
+    for unit in ("web-restart", "rooted", "packages", "web-logs"):
+        said = helped.run("systemd-analyze", "security", "--no-pager", f"hermesd-do-{unit}@1.service")
+        found = re.search(r"exposure level for \S+: ([\d.]+)", said)
+        assert found, said
+        assert float(found[1]) <= 1.6, said
+
+
+def test_check_says_which_file_is_not_what_the_policy_says(helped):
+    unit = "/etc/systemd/system/hermesd-do-packages@.service"
+    assert "hermesd-do" not in helped.run(*PYTHON, *HERMESD, "check", check=False)
+    helped.run("sed", "-i", "s/apt-get clean/apt-get check/", unit)
+    assert f"{unit} is not what permissions.toml says" in helped.run(*PYTHON, *HERMESD, "check", check=False)
+    helped.run("systemctl", "daemon-reload")
+    result, _shown = confirmed(helped, "h.9", "package:clean_cache")
+    assert result["status"] == "failed", result
+    assert "installed for something else" in result["reason"]
+    helped.run(*PYTHON, *HERMESD, "units", "sync")
+    helped.run("systemctl", "daemon-reload")

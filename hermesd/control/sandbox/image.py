@@ -16,6 +16,7 @@ from hermesd.control.sandbox import supply
 
 REPOSITORY: Final = "hermesd-empty"
 _FOLDERS: Final = ("usr", "etc", "tmp", "proc", "sys", "dev", "run", "var", "hermes", "hermes/tools")
+_RUNS: Final = ("run/systemd", supply.SYSTEMD_RUNS)
 _LINKS: Final = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
 
@@ -25,7 +26,7 @@ def image_tar(uid: int, gid: int) -> bytes:
     files = {**supply.etc_files(uid, gid), **supply.programs()}
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
-        for name in _FOLDERS:
+        for name in (*_FOLDERS, *_RUNS):
             tar.addfile(_entry(name, tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755))
         for name, target in _LINKS.items():
             link = _entry(name, tarfile.SYMTYPE, 0o777)

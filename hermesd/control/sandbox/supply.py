@@ -21,6 +21,8 @@ from hermesd.control.sandbox.base import Profile
 
 INTERPRETER: Final = "/usr/bin/python3"
 TOOLS_FOLDER: Final = Path(__file__).resolve().parent.parent / "tools"
+SYSTEMD_RUNS: Final = "run/systemd/system"
+"""An empty folder by which `systemctl` knows that systemd runs; without it, it does not ask over the bus."""
 _MEGABYTE: Final = 1 << 20
 _ADDRESS_SPARE: Final = 256 * _MEGABYTE
 _STUB: Final = Path(__file__).resolve().parent / "stub.py"
