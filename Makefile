@@ -1,7 +1,7 @@
 # Each target is self-sufficient: it makes what it needs and asks nothing. See packaging/bootstrap.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check bench fresh clean distclean
+.PHONY: help demo test test-fast attacks fuzz check bench fresh clean distclean
 
 BIN := .venv/bin
 ARGS ?=
@@ -20,6 +20,14 @@ test: ## every test, real servers and containers too, with coverage by branch
 test-fast: ## the tests that start no server, container or daemon
 	@packaging/bootstrap test
 	$(BIN)/pytest -m "not slow" $(ARGS)
+
+attacks: ## every attack that must fail, each against the real thing (part of make test)
+	@packaging/bootstrap test
+	$(BIN)/pytest -m attack $(ARGS)
+
+fuzz: ## on demand: a million requests against the validation and an oracle (ARGS="--requests N --seed N")
+	@packaging/bootstrap test
+	$(BIN)/python tests/e2e/attacks/fuzz.py $(ARGS)
 
 check: ## linters, formatting, types, and which part may import which
 	@packaging/bootstrap test

@@ -22,6 +22,9 @@ import time
 READ_BYTES = 1 << 16
 _GO = b"G"
 _END_SECONDS = 1.0
+_LOOK_SECONDS = 0.05  # between two looks at how many files there are
+_MOST_FILES = 4096
+_MOST_AT_START = 256  # folders that lead to mounts
 _SYS_OPENAT2 = 437  # the same number on every architecture
 _ENOSYS, _EXDEV, _ELOOP = 38, 18, 40
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
@@ -238,6 +241,25 @@ def why_refused(error: int) -> str:
     return known.get(error) or posix.strerror(error)
 
 
+class Files:
+    """How many files the container's own /tmp holds: its size does not bound them, each costs kernel memory.
+
+    A /tmp that is a folder of the host is not counted: it is read-only, or held more from the start.
+    """
+
+    def __init__(self) -> None:
+        self._counts = 0 <= self._held() <= _MOST_AT_START
+
+    def too_many(self) -> bool:
+        """Say whether the command made more than it may."""
+        return self._counts and self._held() > _MOST_FILES
+
+    @staticmethod
+    def _held() -> int:
+        told = posix.statvfs("/tmp")  # noqa: S108 - the container's own
+        return -1 if told.f_flag & posix.ST_RDONLY else told.f_files - told.f_ffree
+
+
 class Run:
     """The command and everything that it started, from the word to go until nothing of it is left."""
 
@@ -248,6 +270,7 @@ class Run:
         self._left = job.output_bytes
         self._stdin_left = job.stdin_bytes
         self._pending = b""
+        self._files = Files()
         self._how = ""
         self._status = 0
         _signal.signal(_signal.SIGALRM, lambda *_: give_up())  # a reader that stopped reading
@@ -271,9 +294,11 @@ class Run:
         while not self._how:
             self._watch_input(poll)
             left = self._deadline - time.monotonic()
-            ready = poll.poll(left * 1000) if left > 0 else []
-            if not ready:
+            ready = poll.poll(min(left, _LOOK_SECONDS) * 1000) if left > 0 else []
+            if left <= 0:
                 self._how = "timeout"
+            elif self._files.too_many():
+                self._how, self._status = "exited", 128 + 9  # as who takes too much memory ends
             for fd, what in ready:
                 self._attend(fd, what, poll)
         end_everything(self._note)
