@@ -18,6 +18,18 @@ QUIET_SECONDS: Final = 5 * 3600.0
 """The longest silence of a run that is well: a person may be asked for 4 h."""
 
 
+def tell_started(session: Session, started: dict[str, Any], *, follow: bool) -> Exit:
+    """Tell that a run was started; then follow it, or say how to."""
+    task_id = text_of(started, "task_id")
+    asked = session.say(m.ASKED, task=task_id)
+    if follow:
+        if not session.as_json:
+            session.screen.say(asked, Tone.DIM)
+        return follow_run(session, task_id)
+    session.tell(started, [Line(asked), Line(session.say(m.FOLLOW_WITH, task=task_id), Tone.DIM)])
+    return Exit.DONE
+
+
 def follow_run(session: Session, task_id: str) -> Exit:
     """Tell what the run says until it ends. Raise Stop; Ctrl-C ends the watching and not the run."""
     try:

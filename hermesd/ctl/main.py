@@ -189,19 +189,11 @@ def _steer(session: Session, kind: Kind, task: str) -> Exit:
 @with_session
 def ask_command(session: Session, text: str, *, follow: bool) -> Exit:
     """Ask hermesd to look at something."""
-    from hermesd.ctl.following import follow_run  # noqa: PLC0415 - only this command pays for it
+    from hermesd.ctl.following import tell_started  # noqa: PLC0415 - only this command pays for it
 
     if not text.strip():
         raise Stop(Exit.USAGE, "empty", (session.say(m.EMPTY_QUESTION),))
-    payload = session.ask_daemon(Kind.ASK, text=text)
-    task_id = text_of(payload, "task_id")
-    if follow:
-        if not session.as_json:
-            session.screen.say(session.say(m.ASKED, task=task_id), Tone.DIM)
-        return follow_run(session, task_id)
-    later = Line(session.say(m.FOLLOW_WITH, task=task_id), Tone.DIM)
-    session.tell(payload, [Line(session.say(m.ASKED, task=task_id)), later])
-    return Exit.DONE
+    return tell_started(session, session.ask_daemon(Kind.ASK, text=text), follow=follow)
 
 
 @cli.command("follow", words=m.HELP_FOLLOW)

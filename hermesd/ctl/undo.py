@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from hermesd.ctl.exits import Exit, Stop
-from hermesd.ctl.messages import ASKED, FOLLOW_WITH, OPT_FOLLOW, Text
+from hermesd.ctl.messages import OPT_FOLLOW, Text
 from hermesd.ctl.options import Command, option, with_session
 from hermesd.ctl.screen import Cell, Column, Item, Line, Table, Tone
 from hermesd.ctl.session import Session
@@ -50,17 +50,9 @@ def undo(session: Session, operation: str, *, follow: bool) -> Exit:
         return Exit.DONE
     if operation not in {text_of(kept, "operation") for kept in rows_of(payload, "kept")}:
         raise Stop(Exit.NOT_FOUND, "not_found", (session.say(NOT_KEPT, id=operation),))
-    started = session.ask_daemon(Kind.UNDO, operation=operation)
-    task_id = text_of(started, "task_id")
-    if follow:
-        from hermesd.ctl.following import follow_run  # noqa: PLC0415 - only this command pays for it
+    from hermesd.ctl.following import tell_started  # noqa: PLC0415 - only who asks for one pays for it
 
-        if not session.as_json:
-            session.screen.say(session.say(ASKED, task=task_id), Tone.DIM)
-        return follow_run(session, task_id)
-    later = Line(session.say(FOLLOW_WITH, task=task_id), Tone.DIM)
-    session.tell(started, [Line(session.say(ASKED, task=task_id)), later])
-    return Exit.DONE
+    return tell_started(session, session.ask_daemon(Kind.UNDO, operation=operation), follow=follow)
 
 
 def render_kept(payload: dict[str, Any], say: Speech, now: datetime) -> list[Item]:
