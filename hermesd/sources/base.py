@@ -12,7 +12,7 @@ import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from hermesd.events import Event
 
@@ -53,6 +53,15 @@ class Source(Protocol):
     async def run(self, deliver: Deliver) -> None:
         """Yield events until cancelled. Raising means that it died; it may then be run again."""
         ...
+
+
+SHORTEST_REST_S: Final = 0.05
+"""The pause after a round that took longer than the interval."""
+
+
+def rest_s(interval_s: float, took_s: float) -> float:
+    """Return for how long a source rests after a round that took so long."""
+    return max(interval_s - took_s, SHORTEST_REST_S)
 
 
 def utc_now() -> datetime:

@@ -21,7 +21,7 @@ from typing import Final
 import aiohttp
 
 from hermesd.events import Event, EventStatus
-from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, utc_now
+from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, rest_s, utc_now
 from hermesd.sources.health_asking import Asker
 from hermesd.sources.health_found import Condition, Found, RunCommand, no_commands
 from hermesd.sources.readings import Told, is_due
@@ -33,7 +33,6 @@ CHECK_TYPE: Final = "health.check"
 UNKNOWN_TYPE: Final = "health.unknown"
 LATENCY_TYPE: Final = "health.latency"
 CERTIFICATE_TYPE: Final = "health.certificate"
-SHORTEST_REST_S: Final = 0.05
 _LEAST_CHANGE: Final = 0.1
 """A latency is told again when it changed by so much of itself, or when its last telling is old."""
 
@@ -111,8 +110,8 @@ class HealthSource:
         while True:
             began = time.monotonic()
             await self._look(check, await ask(check), deliver)
-            rest = (check.every_s or self._settings.interval_s) - (time.monotonic() - began)
-            await self._sleep(max(rest, SHORTEST_REST_S))
+            every_s = check.every_s or self._settings.interval_s
+            await self._sleep(rest_s(every_s, time.monotonic() - began))
 
     async def _look(self, check: Check, found: Found, deliver: Deliver) -> None:
         state = decide(self._states[check.name], found, check.times)

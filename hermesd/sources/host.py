@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hermesd.events import Event, EventStatus
-from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, SourceFailed, utc_now
+from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, SourceFailed, rest_s, utc_now
 from hermesd.sources.mounts import Filesystem, Mount, choose_mounts, is_confined, read_boot, read_mounts
 from hermesd.sources.probe import Answer, Probe
 from hermesd.sources.readings import PROBE_STUCK, Measure, Reading, Sample, Series, Told, is_due, keep
@@ -34,9 +34,6 @@ def _nothing(_sample: Sample, _earlier: Sequence[Sample]) -> None:
 
 _STUCK: Final = Measure(PROBE_STUCK, "", _nothing)
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-SHORTEST_REST_S: Final = 0.05
-"""The pause after a round that took longer than the interval."""
 
 
 class HostSource:
@@ -85,8 +82,7 @@ class HostSource:
             while True:
                 began = time.monotonic()
                 await self.round(deliver)
-                rest = self._settings.interval_s - (time.monotonic() - began)
-                await self._sleep(max(rest, SHORTEST_REST_S))
+                await self._sleep(rest_s(self._settings.interval_s, time.monotonic() - began))
         finally:
             self._probe.close()
 
@@ -109,7 +105,8 @@ class HostSource:
         wanted = series_of(self._settings, self._chosen(mounts))
         answers = await self._answers(wanted, mounts)
         now = self._now()
-        gone = [one for key, one in self._known.items() if key not in {_key(series) for series in wanted}]
+        present = {_key(series) for series in wanted}
+        gone = [one for key, one in self._known.items() if key not in present]
         silent = self._asked - set(answers)
         events = [event for series in gone for event in self._farewell(series, now)]
         events += [event for ask in silent for event in self._stuck_farewell(ask, now)]

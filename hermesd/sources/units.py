@@ -15,16 +15,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final, Protocol
 
 from hermesd.events import Event, EventStatus
-from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, utc_now
+from hermesd.sources.base import Deliver, EventIds, InboxFull, Now, Sleep, rest_s, utc_now
 from hermesd.sources.bus import BusFailed, Unit
 from hermesd.sources.measures import COUNT, FLAG
-from hermesd.sources.readings import Told, is_due
+from hermesd.sources.readings import Reading, Told, is_due
 from hermesd.sources.sessions import Memory
 from hermesd.sources.settings_units import UnitsSettings
 
@@ -38,7 +37,6 @@ CLOCK_EVERY_S: Final = 300.0
 """The clock is asked for so often: each time systemd starts a process that answers."""
 
 WINDOW_S: Final = 600.0
-SHORTEST_REST_S: Final = 0.05
 
 _UNIT: Final = {FAILED_TYPE: FLAG, RESTARTS_TYPE: COUNT, CLOCK_TYPE: FLAG}
 _RUNS: Final = frozenset({"active", "activating", "reloading", "deactivating"})
@@ -64,14 +62,6 @@ class Bus(Protocol):
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Bus]]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A value of one unit and its words."""
-
-    value: float
-    text: str
 
 
 def note(points: tuple[Point, ...], now: datetime, count: int) -> tuple[Point, ...]:
@@ -158,8 +148,7 @@ class UnitsSource:
             began = time.monotonic()
             await self.round(bus, deliver)
             self._silent = ""
-            rest = self._settings.interval_s - (time.monotonic() - began)
-            await self._sleep(max(rest, SHORTEST_REST_S))
+            await self._sleep(rest_s(self._settings.interval_s, time.monotonic() - began))
 
     async def round(self, bus: Bus, deliver: Deliver) -> None:
         """Ask once and deliver what is due. Raise BusFailed."""
