@@ -8,7 +8,7 @@ then, on reload the old policy stays.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, TypeVar
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hermesd.clocks import StageBudgets
 from hermesd.confd import ConfigError, Document, Fault, read_file, read_folder
-from hermesd.control.catalogue import Command, read_command
+from hermesd.control.catalogue import Command, CommandSpec, read_command
 from hermesd.control.helpers import Helper, HelperSettings, read_helper, with_helpers
 from hermesd.control.redlines import folder_fault
 from hermesd.control.roots import beneath, normal_path_fault, overlap
@@ -113,8 +113,11 @@ class Permissions(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A name that only an operator's tool can still bring; ``reads``: it is asked for as a preview."""
+class Link:
+    """A command that a definition names beside itself. ``reads``: it is asked for as a preview.
+
+    ``fault`` is what is wrong with the definition where there is no such command.
+    """
 
     name: str
     reads: bool
@@ -145,7 +148,7 @@ class Policy:
     tool_files: tuple[ToolFile, ...] = ()
     unread: tuple[ToolFile, ...] = ()
     tool_faults: tuple[str, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[Link, ...] = ()
 
     def tool_digests(self) -> dict[str, str]:
         """Return the SHA-256 of each operators' file, for the audit log."""
@@ -186,7 +189,7 @@ def load_policy(layers: Sequence[Path]) -> Policy:
     protected = (*own, quarantine) if quarantine else own
     files = _folder(layers, "commands", faults)
     tools = read_tool_files(layers, faults)
-    missing: list[Missing] = []
+    missing: list[Link] = []
     commands = _commands(files, stages, protected, faults, missing)
     helpers = _helpers(permissions_file, permissions, settings, commands, protected, faults)
     if not tools:
@@ -214,7 +217,7 @@ def _commands(
     stages: StageBudgets,
     protected: tuple[str, ...],
     faults: list[Fault],
-    missing: list[Missing],
+    missing: list[Link],
 ) -> dict[str, Command]:
     commands: dict[str, Command] = {}
     origin: dict[str, Document] = {}
@@ -231,22 +234,22 @@ def _commands(
         commands[command.name] = command
         origin[command.name] = file
     for name, command in commands.items():
-        preview = commands.get(command.spec.preview) if command.spec.preview else None
-        if command.spec.preview and (preview is None or preview.spec.effect != "read"):
-            reason = f"preview: {command.spec.preview} is not a command of the catalogue that only reads"
-            fault = origin[name].fault(("preview",), reason)
-            if preview is None:
-                missing.append(Missing(command.spec.preview, reads=True, fault=fault))
-            else:
-                faults.append(fault)
-        if command.spec.undo and command.spec.undo not in commands:
-            fault = origin[name].fault(("undo",), f"undo: there is no command {command.spec.undo}")
-            missing.append(Missing(command.spec.undo, reads=False, fault=fault))
-        if command.spec.fallback and command.spec.fallback not in commands:
-            reason = f"fallback: there is no command {command.spec.fallback}"
-            fault = origin[name].fault(("fallback",), reason)
-            missing.append(Missing(command.spec.fallback, reads=False, fault=fault))
+        for link in links_of(origin[name], command.spec):
+            if link.name not in commands:
+                missing.append(link)
+            elif not link.brought_by(commands):
+                faults.append(link.fault)
     return commands
+
+
+def links_of(file: Document, spec: CommandSpec) -> Iterator[Link]:
+    """Yield every other command that a definition names."""
+    if spec.preview:
+        reason = f"preview: {spec.preview} is not a command of the catalogue that only reads"
+        yield Link(spec.preview, reads=True, fault=file.fault(("preview",), reason))
+    for key, name in (("undo", spec.undo), ("fallback", spec.fallback)):
+        if name:
+            yield Link(name, reads=False, fault=file.fault((key,), f"{key}: there is no command {name}"))
 
 
 def _helpers(

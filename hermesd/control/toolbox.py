@@ -17,7 +17,7 @@ from hermesd.confd import ConfigError, Fault
 from hermesd.control.catalogue import RUNNER, Command, read_command
 from hermesd.control.output import first_line
 from hermesd.control.sandbox.base import Ended, Job, Profile, Sandbox, SandboxError
-from hermesd.control.settings import Policy
+from hermesd.control.settings import Policy, links_of
 from hermesd.control.toolfiles import Definition, ToolFile
 from hermesd.protocol import Effect, ProtocolError, check_json
 
@@ -176,7 +176,12 @@ def _drop_unlinked(policy: Policy, good: dict[ToolFile, list[tuple[Definition, C
     while True:
         commands = {**policy.commands, **{one.name: one for pairs in good.values() for _, one in pairs}}
         unlinked = {
-            file: [fault for pair in pairs for fault in _unlinked(*pair, commands)]
+            file: [
+                link.fault
+                for definition, command in pairs
+                for link in links_of(definition, command.spec)
+                if not link.brought_by(commands)
+            ]
             for file, pairs in good.items()
         }
         if not any(unlinked.values()):
@@ -185,14 +190,3 @@ def _drop_unlinked(policy: Policy, good: dict[ToolFile, list[tuple[Definition, C
             faults += found
             if found:
                 del good[file]
-
-
-def _unlinked(definition: Definition, command: Command, commands: Mapping[str, Command]) -> list[Fault]:
-    spec, faults = command.spec, []
-    preview = commands.get(spec.preview)
-    if spec.preview and (preview is None or preview.spec.effect is not Effect.READ):
-        reason = f"preview: {spec.preview} is not a command of the catalogue that only reads"
-        faults.append(definition.fault(("preview",), reason))
-    if spec.fallback and spec.fallback not in commands:
-        faults.append(definition.fault(("fallback",), f"fallback: there is no command {spec.fallback}"))
-    return faults

@@ -31,14 +31,14 @@ _JSON_TYPES: Final = {
     "operation": "string", "datetime": "string", "duration": "string",
     "integer": "integer", "number": "number", "boolean": "boolean", "list": "array",
 }  # fmt: skip
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_OPERATION: Final = re.compile(r"op-[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}", re.ASCII)
 _FORMS: Final[dict[str, dict[str, JsonValue]]] = {
     "datetime": {"format": "date-time", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"},
     "duration": {"pattern": "^[1-9][0-9]{0,8}[smhd]$"},
-    "artifact": {"pattern": "^[0-9a-f]{64}$"},
-    "operation": {"pattern": "^op-[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}$"},
+    "artifact": {"pattern": f"^{_DIGEST.pattern}$"},
+    "operation": {"pattern": f"^{_OPERATION.pattern}$"},
 }
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_OPERATION: Final = re.compile(r"op-[A-Za-z0-9][A-Za-z0-9_.:-]{0,95}", re.ASCII)
 _UNSEEN: Final = frozenset({0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0})
 """Letters and marks by their class that nobody sees all the same."""
 
