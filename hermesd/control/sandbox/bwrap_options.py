@@ -70,18 +70,8 @@ class Options:
         ends = [part for name, end in _DEVICE_LINKS.items() for part in ("--symlink", end, f"/dev/{name}")]
         size = str(self._profile.tmp_mb * _MEGABYTE)
         tmp = ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]  # noqa: S108 - the container's own
-        return [
-            "--ro-bind",
-            "/usr",
-            "/usr",
-            *links,
-            *proc,
-            *devices,
-            *ends,
-            *tmp,
-            "--dir",
-            f"/{supply.SYSTEMD_RUNS}",
-        ]
+        runs = ["--dir", f"/{supply.SYSTEMD_RUNS}"]
+        return ["--ro-bind", "/usr", "/usr", *links, *proc, *devices, *ends, *tmp, *runs]
 
     def _files(self) -> list[str]:
         contents = {**supply.etc_files(*self._identity), **supply.programs()}

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from .manifest_file import Record
 
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a file to be copied is opened, and how its copy is made."""
+
 _BLOCK_BYTES = 1 << 20
 _TOGETHER = 50
 _TOGETHER_BYTES = 64 << 20

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from .copying import batches, copy
+from .copying import NEW, READ, batches, copy
 from .fs_remove import open_folder, read_manifest, words
 from .kept_file import RECORD, Kept, read_folder
 from .manifest_file import BadManifestError, Record, difference
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .rows import Value
 
 MAX_SHOWN = 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS = 0o1777
 
 
@@ -100,7 +98,7 @@ class Written:
         if kept is None:
             raise OSError(0, "is not in the record")
         self.record, self.kept = record, kept
-        source = os.open(kept.name, _READ, dir_fd=done.folder)
+        source = os.open(kept.name, READ, dir_fd=done.folder)
         held.callback(os.close, source)
         if difference(record, os.fstat(source)):
             raise OSError(0, "its copy is not what was shown")
@@ -185,7 +183,7 @@ def _nameless(place: int, kept: Kept) -> tuple[int, str]:
 def with_temporary_name(place: int, kept: Kept) -> tuple[int, str]:
     """Return a new file and the name that it has until it is whole: on network file systems, say."""
     temporary = f".hermesd-undo.{os.getpid()}.{kept.name}"
-    return os.open(temporary, _NEW, 0o600, dir_fd=place), temporary
+    return os.open(temporary, NEW, 0o600, dir_fd=place), temporary
 
 
 def _dress(target: int, kept: Kept) -> bool:

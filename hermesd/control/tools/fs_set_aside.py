@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from .copying import batches, copy
+from .copying import NEW, READ, batches, copy
 from .fs_remove import Tally, check, open_folder, read_manifest, unlink, words
 from .kept_file import RECORD, Kept, kept_of, write_kept
 from .manifest_file import Record, difference
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CANNOT_KEEP = 4
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def main(argv: list[str]) -> int:
@@ -72,13 +70,13 @@ class Place:
         self.fd = os.open(name, _FOLDER, dir_fd=quarantine)
         self.until = until
         self.left = most
-        self._record = os.open(RECORD, _NEW | os.O_APPEND, 0o600, dir_fd=self.fd)
+        self._record = os.open(RECORD, NEW | os.O_APPEND, 0o600, dir_fd=self.fd)
         os.fsync(self.fd)
 
     @contextlib.contextmanager
     def new(self, name: str, held: contextlib.ExitStack) -> Iterator[int]:
         """Give a descriptor of a new copy, open until ``held`` ends; a fault leaves no copy behind."""
-        fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
+        fd = os.open(name, NEW, 0o600, dir_fd=self.fd)
         held.callback(os.close, fd)
         try:
             yield fd
@@ -116,7 +114,7 @@ def _copied(root: int, record: Record, number: int, place: Place, held: contextl
         raise OSError(errno.ENOSPC, "the quarantine has no room for it")
     folder, name = open_folder(root, record.path)
     held.callback(os.close, folder)
-    source = os.open(name, _READ, dir_fd=folder)
+    source = os.open(name, READ, dir_fd=folder)
     held.callback(os.close, source)
     before = os.fstat(source)
     if why := difference(record, before):
